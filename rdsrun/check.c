@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * check.c - see check.h.  The cases in which the dynamic loader ignores LD_PRELOAD without a word:
+ * check.c - can the library be preloaded into a program? (check.h)
+ *
+ * The cases in which the dynamic loader ignores LD_PRELOAD without a word:
  *
  *	static program			no loader at all (static PIE included)
- *	set-user-ID and the like	the kernel asks for secure execution (AT_SECURE), names with a slash are dropped;
- *					not when the ids would not change, and not under no_new_privs
- *	other word size or machine	the loader says so on stderr and goes on without
+ *	set-user-ID and the like	the kernel asks for secure execution (AT_SECURE), and names
+ *					with a slash are dropped; not when the ids would not change,
+ *					and not under no_new_privs
+ *	other word size or machine	the loader says so on stderr and goes on without the library
  *	other C library			its loader cannot bind the library
- *	Go				its runtime makes system calls by itself; only calls through cgo are seen
+ *	Go				its runtime makes system calls by itself; only calls through
+ *					cgo are seen
  *
  * A script is followed to its interpreter, and through env(1).
  */
@@ -81,7 +85,10 @@ static bool facts_of(const char *path, struct elf_facts *f)
 	return rc == 0;
 }
 
-/* Would the kernel run this file with other rights than the caller's, so that the loader distrusts the environment? */
+/*
+ * Would the kernel run this file with other rights than the caller's, so that the loader does not
+ * trust the environment?
+ */
 static const char *secure_execution(const char *path)
 {
 	struct statvfs vfs;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * check.h - can a preloaded library get between this program and its system calls?  Nothing is executed.
+ * check.h - can a preloaded library get between this program and its system calls? Nothing is
+ * executed.
  */
 #ifndef RDSRUN_CHECK_H
 #define RDSRUN_CHECK_H
@@ -9,9 +10,10 @@
 
 enum check_verdict {
 	CHECK_OK,      /* the loader will take the library */
-	CHECK_PARTLY,  /* it will, but part of the program may go around it; `why` says which */
-	CHECK_NO,      /* it cannot; `why` says the cause and what could be done */
-	CHECK_MISSING, /* no such program, or not readable; `why` says */
+	/* the loader will, but part of the program may not use it; `why` says which */
+	CHECK_PARTLY,
+	CHECK_NO,      /* the loader cannot; `why` says the cause and what could be done */
+	CHECK_MISSING, /* no such program, or it cannot be read; `why` says which */
 };
 
 /* Finds `program` as execvp() would: into `path`.  0 or a negative errno. */

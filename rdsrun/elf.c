@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * elf.c - see elf.h.  Only the header, the program headers and the section names are looked at.  32 and 64 bit, and
- * only the byte order of this machine: a file of the other order does not run here anyway and is reported by the caller.
+ * elf.c - reads the facts of elf.h from a file.
+ *
+ * Only the header, the program headers and the section names are looked at. 32 and 64 bit, but only
+ * the byte order of this machine: a file of the other order does not run here anyway, and the
+ * caller reports it.
  */
 #include "rdsrun/elf.h"
 
@@ -31,7 +34,7 @@ static bool read_all(int fd, void *buf, size_t len, uint64_t off)
 	return read_at(fd, buf, len, off) == (ssize_t)len;
 }
 
-/* The three tables that matter, widened to 64 bits. */
+/* The three tables that are needed, widened to 64 bits. */
 struct tables {
 	uint64_t phoff, shoff;
 	unsigned phnum, phsize, shnum, shsize, shstr;
@@ -112,7 +115,7 @@ static bool read_section(int fd, int bits, uint64_t at, uint32_t *name, uint64_t
 	return true;
 }
 
-/* Go marks its executables with sections of its own; strip(1) leaves them. */
+/* Go marks its executables with sections of its own, which strip(1) leaves in place. */
 static void read_sections(int fd, struct elf_facts *f, const struct tables *t)
 {
 	uint64_t names, unused;

@@ -2,10 +2,11 @@
 /*
  * rdsrun.c - run a program with librdspreload.so in front of libc.
  *
- * Only sets the environment and execs: no process of ours stays behind.  Finds the library beside itself, so that it
- * works from a build tree, from a relocated installation and from where it was installed.  LD_PRELOAD entries that are
- * already there are kept, behind ours: ours must be first to see a socket call.  RDS_PRELOAD_DLSYM adds the second object
- * of the library's directory (preload/dlsym/dlsym.c).
+ * Only sets the environment and execs: no process of rdsrun stays behind. Finds the library beside
+ * itself, so that it works from a build tree, from a relocated installation and from where it was
+ * installed. Entries that LD_PRELOAD has already are kept, behind the library: the library must be
+ * the first to see a socket call. RDS_PRELOAD_DLSYM adds the second object of the library's
+ * directory (preload/dlsym/dlsym.c).
  */
 #include <errno.h>
 #include <getopt.h>
@@ -42,7 +43,7 @@ static void usage(FILE *out)
 	      out);
 }
 
-/* dir/below/librdspreload.so into path if such a file can be read. */
+/* Puts dir/below/librdspreload.so into path, if that file can be read. */
 static bool there(const char *dir, const char *below, char *path, size_t len)
 {
 	int n = snprintf(path, len, "%s/%s/" LIBRARY, dir, below);
@@ -50,7 +51,10 @@ static bool there(const char *dir, const char *below, char *path, size_t len)
 	return n > 0 && (size_t)n < len && access(path, R_OK) == 0;
 }
 
-/* Where the library is: build tree, the place of installation, or the same place seen from a prefix that was moved. */
+/*
+ * Where the library is: in the build tree, where it was installed, or in the same place below a
+ * prefix that was moved.
+ */
 static bool locate(char *path, size_t len)
 {
 	static const char *const from_bin[] = {"../lib", "../lib64", ("../lib/" RDSRUN_MULTIARCH), "."};
@@ -69,7 +73,7 @@ static bool locate(char *path, size_t len)
 	return false;
 }
 
-/* The library's real name, fit for LD_PRELOAD. */
+/* The library's real name, checked to be fit for LD_PRELOAD. */
 static int find_library(char *path, size_t len)
 {
 	char found[PATH_MAX], real[PATH_MAX];
@@ -98,7 +102,7 @@ static int set_env(const char *name, const char *value)
 	return -1;
 }
 
-/* One of our options, and the variable that it stands for.  0 or an exit status. */
+/* One of rdsrun's options, and the variable that it stands for. 0 or an exit status. */
 static int set_variable(const char *option, const char *name, const char *value)
 {
 	char want[96];
@@ -109,7 +113,7 @@ static int set_variable(const char *option, const char *name, const char *value)
 	return EXIT_USAGE;
 }
 
-/* Is `library` already an entry of LD_PRELOAD?  (rdsrun inside rdsrun) */
+/* Is `library` already an entry of LD_PRELOAD (rdsrun inside rdsrun)? */
 static bool listed(const char *preload, const char *library)
 {
 	size_t n = strlen(library);
@@ -122,7 +126,7 @@ static bool listed(const char *preload, const char *library)
 	return false;
 }
 
-/* Adds "key=value" to the options of a sanitizer's runtime, unless they have an opinion about the key. */
+/* Adds "key=value" to the options of a sanitizer's runtime, unless they set the key already. */
 static int add_option(const char *variable, const char *key, const char *value)
 {
 	const char *old = getenv(variable);
@@ -138,7 +142,9 @@ static int add_option(const char *variable, const char *key, const char *value)
 	return rc;
 }
 
-/* Builds with --enable-sanitizers: what strange programs leak at exit, or that they fork, is not our business. */
+/*
+ * Builds with --enable-sanitizers: leaks of the program at exit are not reported, and it may fork.
+ */
 static int sanitizer_options(void)
 {
 	if (add_option("ASAN_OPTIONS", "detect_leaks", "0") < 0)
@@ -146,7 +152,10 @@ static int sanitizer_options(void)
 	return add_option("TSAN_OPTIONS", "die_after_fork", "0");
 }
 
-/* A value that the library would not take is the default; the library says so only when the program uses RDS. */
+/*
+ * A value that the library would not take means the default. The library reports it only when the
+ * program uses RDS.
+ */
 static bool dlsym_wanted(void)
 {
 	const char *value = getenv("RDS_PRELOAD_DLSYM");
@@ -160,7 +169,10 @@ static bool dlsym_wanted(void)
 	return false;
 }
 
-/* What RDS_PRELOAD_DLSYM wants beside the library; "" if it wants nothing.  -1: it is not there. */
+/*
+ * The object beside the library that RDS_PRELOAD_DLSYM asks for; "" if it asks for none. -1: that
+ * object is missing.
+ */
 static int dlsym_library(const char *library, char *path, size_t len)
 {
 	int dir = (int)(strrchr(library, '/') + 1 - library);
@@ -174,7 +186,7 @@ static int dlsym_library(const char *library, char *path, size_t len)
 	return -1;
 }
 
-/* Puts `first` in front of LD_PRELOAD, or `last` behind it; "" is nothing. */
+/* Puts `first` in front of LD_PRELOAD, or `last` behind it. "" adds nothing. */
 static int add_preload(const char *first, const char *last)
 {
 	const char *old = getenv("LD_PRELOAD") ?: "", *after_first = *first && *old ? ":" : "";
@@ -190,9 +202,9 @@ static int add_preload(const char *first, const char *last)
 }
 
 /*
- * A sanitizer's runtime (empty but in builds with --enable-sanitizers) wants to be first of all.  Only ThreadSanitizer's
- * must not be: it looks away from locks while it is inside its own poll(), so our code would run unwatched there and
- * be accused of races.
+ * A sanitizer's runtime (empty except in builds with --enable-sanitizers) has to be the very first.
+ * ThreadSanitizer's must not be: it ignores locks while it is inside its own poll(). Our code would
+ * run unwatched there, and ThreadSanitizer would report races.
  */
 static int set_preload(const char *library)
 {
@@ -237,7 +249,10 @@ static int run(char **argv)
 
 	if (find_library(library, sizeof(library)) < 0)
 		return EXIT_CANNOT_RUN;
-	/* Say why sockets will be missing, but run it: its children may well be programs that can be helped. */
+	/*
+	 * Tells why sockets will be missing, but runs the program: it may start programs that can
+	 * use them.
+	 */
 	if (check_find(argv[0], path, sizeof(path)) == 0) {
 		enum check_verdict v = check_program(path, library, why, sizeof(why));
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* args.c - see args.h.  The kernel's functions of the same purpose are named there (net/socket.c, lib/iov_iter.c). */
+/*
+ * args.c - checked copies of a call's arguments. args.h names the kernel's functions of the same
+ * purpose (net/socket.c, lib/iov_iter.c).
+ */
 #include "preload/calls/args.h"
 
 #include <string.h>

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * epoll.c - epoll stays the kernel's: sets, edges, one-shots, nesting are its own, on the stand-ins.
+ * epoll.c - epoll stays the kernel's: sets, edges, one-shots and nesting work on the stand-ins.
  *
- * A socket that is put into a set is told to keep its stand-in current.  Waiting on such a set makes progress first,
- * and while it sleeps it also listens to the engine's wake-up descriptor, so that arrivals need not take the way over
- * the helper thread.  Sets without RDS sockets, and those that hold an RDS set inside, go to the real call; but not in a process that holds sockets of
- * others: there every wait may be for one of them, at any depth, and has to notice that its carrier was killed.
+ * A socket that is put into a set keeps its stand-in current from then on. A wait on such a set
+ * makes progress first. While it sleeps it also listens to the engine's wake-up descriptor, so that
+ * arrivals need not go through the helper thread. Sets without RDS sockets, and those that hold an
+ * RDS set inside, go to the real call. Not so in a process with borrowed sockets: there every wait
+ * may be for one of them, at any depth, and has to notice that the owner was killed.
  */
 #include "preload/calls/pollset.h"
 #include "preload/calls/args.h"
@@ -39,7 +40,10 @@ int epoll_ctl(int ep, int op, int fd, struct epoll_event *event)
 		return rc;
 	}
 	if (unlikely(sk == RDS_BORROWED)) {
-		/* From here on the carrier keeps the stand-in current; who waits looks whether there is one. */
+		/*
+		 * From here on the owner keeps the stand-in current. A thread that waits checks
+		 * that an owner exists.
+		 */
 		if (rc == 0 && op != EPOLL_CTL_DEL) {
 			(void)RDS_BORROWED_CALL(fd, rds_borrower_watch(fd, event->events & EPOLLET, NULL), now,
 						epoll_watch_sock(now, ep, fd, event));
@@ -54,19 +58,19 @@ int epoll_ctl(int ep, int op, int fd, struct epoll_event *event)
 	return rc;
 }
 
-#define FEW 8 /* other processes' sockets that are slept for without the heap */
+#define FEW 8 /* borrowed sockets for whose owners a thread sleeps without the heap */
 
 struct epoll_call {
 	int ep, n;
 	struct epoll_event *events;
 	const sigset_t *mask;
 	struct rds_wait *wait;
-	/* Of the sleep (pollset.h says why not in its frame). */
+	/* State of the sleep (pollset.h tells why it is not in the frame). */
 	struct timespec left;
 	struct pollfd few[FEW + 2];
-	struct pollfd *many; /* on the heap, while it sleeps for more than a few */
+	struct pollfd *many; /* on the heap, while the thread sleeps for more than FEW */
 	unsigned round;
-	bool owner_hung_up; /* a carrier has ended */
+	bool owner_hung_up; /* an owner has ended */
 };
 
 static int epoll_harvest(const struct epoll_call *c, const sigset_t *mask)
@@ -76,7 +80,10 @@ static int epoll_harvest(const struct epoll_call *c, const sigset_t *mask)
 	return rc < 0 ? -errno : rc;
 }
 
-/* Until the set, the wake-up descriptor (-1: none) or the carrier of another process's socket has something to say: 1, 0 for time out, or -errno. */
+/*
+ * Sleeps until the set or the wake-up descriptor (-1: none) is ready or an owner of a borrowed
+ * socket hangs up. 1, 0 for a timeout, or -errno.
+ */
 static int epoll_sleep(struct epoll_call *c, int wake, const struct deadline *d)
 {
 	unsigned n = rds_standby_hangup_fds(c->few + 2, FEW), room = FEW, i;
@@ -103,8 +110,8 @@ static int epoll_sleep(struct epoll_call *c, int wake, const struct deadline *d)
 }
 
 /*
- * No engine here, all sockets are other processes', or deeper inside; or no memory or descriptors to wait with: the helper keeps the stand-ins
- * current, only slower.
+ * No engine here, all RDS sockets are borrowed or in an inner set, or no memory or descriptors to
+ * wait with: the helper keeps the stand-ins current, only slower.
  */
 static int epoll_wait_borrowed(struct epoll_call *c, const struct deadline *d)
 {
@@ -191,7 +198,10 @@ static bool epoll_ours(int ep)
 	       !os_process_inherited();
 }
 
-/* Ends as the kernel's does: no handler's flags have such a call made again. */
+/*
+ * A wait that a handler interrupts ends with EINTR, as the kernel's does: SA_RESTART does not have
+ * it made again.
+ */
 static int epoll_inside(struct epoll_call *c, const struct deadline *d)
 {
 	int rc;

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * exec.c - new programs: sockets that an exec keeps are left to whoever has the numbers afterwards (engine/share/handoff_out.c), and taken
- * back if the exec fails.
+ * exec.c - new programs. Sockets that an exec keeps are handed off to the process that has the
+ * numbers afterwards (share/handoff_out.c), and taken back if the exec fails.
  *
- * A child of vfork() or posix_spawn() leaves nothing: the process whose memory it shares goes on carrying them.  That process only has to
- * know that others may have its sockets.  But if that has no helper yet nobody would answer the new program, and vfork's child is the only one
- * that can do something about it (engine/share/handoff_unbound.c).
+ * A child of vfork() or posix_spawn() hands nothing off: the process whose memory it shares stays
+ * the owner. That process only has to know that others may have its sockets. But if it has no
+ * helper yet, nothing would answer the new program, and vfork's child is the only process that can
+ * do something about it (share/handoff_unbound.c).
  *
- * What libc calls inside itself passes no wrapper and no atfork handler: where it starts a program (system(), popen(), wordexp()), the name of that
- * is wrapped.  Not so pidfd_spawn(): where libc lacks the name, a program that looks for it must not find it.  Its
- * children are known when they make a call on a socket, or when this process ends.
+ * Calls inside libc go through no wrapper and no fork handler. Where libc starts a program
+ * (system(), popen(), wordexp()), its function is wrapped. pidfd_spawn() is not: where libc lacks
+ * the name, a program that looks for it must not find it. Its children are noticed when they make a
+ * call on a socket, or when this process ends.
  */
 #include "preload/fdtable/fdtable.h"
 #include "preload/calls/calls.h"
@@ -20,7 +22,10 @@
 
 extern char **environ;
 
-/* control is held: look, and no more.  Does a number of it outlive an exec, or has somebody else one, perhaps? */
+/*
+ * The lock `control` is held: this function only looks. Does a number of the socket outlive an
+ * exec, or may another process have one?
+ */
 static bool exec_keeps_sock(struct rds_sock *sk)
 {
 	if (rds_share_is_possible())
@@ -51,17 +56,22 @@ static unsigned exec_begin(void)
 		if (!left)
 			rds_fds_exec_end(false);
 		rds_fds_park_orphans();
-		rds_progress_exit(); /* what others, or sockets that end here, have sent goes first, as at an exit */
+		/*
+		 * What other processes, or sockets that end here, have sent goes first, as at an
+		 * exit.
+		 */
+		rds_progress_exit();
 		reentry_call_end();
 	} else {
-		atomic_store(&rds_share_possible, true); /* of the process that we share our memory with */
+		/* The variable is that of the process whose memory this one shares. */
+		atomic_store(&rds_share_possible, true);
 		rds_fds_handoff_kept();
 	}
 	errno = saved;
 	return left;
 }
 
-/* It has failed. */
+/* The exec has failed. */
 static int exec_failed(int rc, unsigned left)
 {
 	int saved = errno;
@@ -132,10 +142,13 @@ static void exec_args_collect(char **argv, const char *arg, size_t n, va_list ap
 		argv[i] = va_arg(ap, char *);
 }
 
-/* On the stack: between fork and exec there may be no malloc. */
+/*
+ * The vector is on the stack: between fork and exec malloc may not be used. The asm statement hides
+ * the value of `arg` from the compiler: it may be NULL, whatever libc's headers say.
+ */
 #define EXEC_ARGUMENTS(argv, arg, ap)                                                                                  \
 	va_list ap;                                                                                                    \
-	__asm__("" : "+r"(arg)); /* it may be NULL, whatever libc's headers say */                                     \
+	__asm__("" : "+r"(arg));                                                                                       \
 	va_start(ap, arg);                                                                                             \
 	size_t n_ = arg ? exec_args_count(ap) : 0;                                                                     \
 	va_end(ap);                                                                                                    \
@@ -197,7 +210,7 @@ FILE *popen(const char *command, const char *mode)
 	return libc_real.popen(command, mode);
 }
 
-/* It has the shell expand $(commands). */
+/* libc starts a shell to expand $(commands). */
 int wordexp(const char *words, wordexp_t *to, int flags)
 {
 	if (!(flags & WRDE_NOCMD))

@@ -2,10 +2,11 @@
 /*
  * fd.c - numbers that are copied and closed.
  *
- * The kernel does the work on the stand-in, so flags, limits and errors are its own; we only follow with the table.
- * O_ASYNC alone means something else there.
- * The engine's internal descriptors do not exist for the program: closing or copying one is EBADF, closing a range goes
- * around them, and a dup2() onto one moves it away first.
+ * The kernel does the work on the stand-in, so flags, limits and errors are its own. The table
+ * follows. Only O_ASYNC means something else on a stand-in.
+ *
+ * The engine's internal descriptors do not exist for the program: closing or copying one is EBADF,
+ * closing a range leaves them out, and a dup2() onto one moves it away first.
  */
 #include "preload/fdtable/fdtable.h"
 
@@ -32,14 +33,15 @@ int close(int fd)
 }
 RDS_ALIAS(__close, close);
 
-/* A kernel older than 5.9: one by one, as far as numbers can reach. */
+/* For a kernel older than 5.9: closes one by one, as far as numbers can reach. */
 static int close_each_number(unsigned first, unsigned last)
 {
 	struct rlimit rl = {.rlim_max = 65536};
 
 	getrlimit(RLIMIT_NOFILE, &rl);
 	if (rl.rlim_max < 65536)
-		rl.rlim_max = 65536; /* opened before the limit was lowered */
+		/* a number may have been opened before the limit was lowered */
+		rl.rlim_max = 65536;
 	for (unsigned fd = first; fd <= last && fd < rl.rlim_max; fd++)
 		libc_real.close((int)fd);
 	return 0;
@@ -68,7 +70,7 @@ static void close_range_up_to(int fd, void *arg)
 	walk->next = (unsigned)fd + 1;
 }
 
-/* Everything in the range but the internal descriptors. */
+/* Closes all numbers of the range but the internal descriptors. */
 static int close_range_around(unsigned first, unsigned last)
 {
 	struct close_walk walk = {.next = first};
@@ -93,10 +95,12 @@ static int close_range_here(unsigned first, unsigned last)
 }
 
 /*
- * UNSHARE gives the calling thread a descriptor table of its own before it closes, unless nobody else has that one.  With no
- * other thread of the program all is as without it; the library's thread, if it has the same table, must go on having
- * it.  Otherwise our table stays what the other threads' numbers are.  A child that does not share our descriptors
- * goes around ours, too, but the table is not concerned.  CLOEXEC closes nothing (and internal descriptors have that flag anyway).
+ * UNSHARE gives the calling thread a descriptor table of its own before it closes, unless no other
+ * thread uses that table. If the program has no other thread, the result is the same without
+ * UNSHARE; the helper thread must go on having the table, if it has the same one. With other
+ * threads, the library's table goes on to describe their numbers. A child that does not share our
+ * descriptors leaves out the internal ones, too, but does not touch the table. CLOEXEC closes
+ * nothing (and internal descriptors have that flag anyway).
  */
 int close_range(unsigned first, unsigned last, int flags)
 {
@@ -112,7 +116,7 @@ int close_range(unsigned first, unsigned last, int flags)
 	}
 	if (flags & (int)CLOSE_RANGE_CLOEXEC)
 		return libc_real.close_range(first, last, flags);
-	/* Of no number: nothing is closed by that. */
+	/* The range holds no number: nothing is closed by this call. */
 	if (flags && libc_real.close_range(~0U, ~0U, (int)CLOSE_RANGE_UNSHARE))
 		return -1;
 	return mine ? close_range_here(first, last) : close_range_around(first, last);
@@ -128,14 +132,17 @@ void closefrom(int low)
 
 /* ---- copies ---- */
 
-/* The program must not get at what it never opened.  A vfork child's copies harm nobody. */
+/*
+ * The program must not get at a descriptor that it has not opened. Copies in a vfork child do no
+ * harm.
+ */
 static bool fd_is_hidden(int fd)
 {
 	return rds_fds_on() && unlikely(os_fd_is_internal(fd)) && rds_fds_is_ours() && os_fd_is_internal(fd) &&
 	       !os_library_depth;
 }
 
-/* The kernel made `to` a copy of `from`: let the table follow. */
+/* The kernel made `to` a copy of `from`: updates the table. */
 static int fd_copied(int from, int to, struct rds_sock *sk)
 {
 	int saved = errno;
@@ -168,7 +175,7 @@ int dup(int fd)
 	return to;
 }
 
-/* Before a copy onto a given number: nothing that can fail may be left for afterwards. */
+/* Before a copy onto a given number: does all that can fail. */
 static int dup_make_way(int from, int to, struct rds_sock *sk)
 {
 	if (!rds_fds_on() || to < 0)
@@ -178,7 +185,7 @@ static int dup_make_way(int from, int to, struct rds_sock *sk)
 	if (rds_fds_is_last_number(to, (unsigned)to, (unsigned)to))
 		rds_borrower_close_begin(to);
 	if (sk && rds_fds_reserve(to))
-		return -EBADF; /* beyond every limit, as the kernel would say */
+		return -EBADF; /* beyond every limit: EBADF, as from the kernel */
 	if (likely(!os_fd_is_internal(to)) || !rds_fds_is_ours())
 		return 0;
 	return os_fd_move_internal(to);
@@ -235,7 +242,7 @@ int dup3(int from, int to, int flags)
 	return from == to ? libc_real.dup3(from, to, flags) : dup_onto(from, to, flags);
 }
 
-/* ---- another process's ---- */
+/* ---- descriptors of other processes, and raw system calls ---- */
 
 static inline long fd_received(long fd)
 {
@@ -249,7 +256,7 @@ int pidfd_getfd(int pid, int fd, unsigned flags)
 	return (int)fd_received(libc_real.pidfd_getfd(pid, fd, flags));
 }
 
-/* Only for calls that libc may lack, or that who calls them knows by number. */
+/* Only for system calls that libc may lack, or that programs make by number. */
 RDS_READS_GARBAGE long syscall(long number, ...)
 {
 	long a[6], rc;
@@ -276,8 +283,9 @@ RDS_READS_GARBAGE long syscall(long number, ...)
 /* ---- flags ---- */
 
 /*
- * RDS wakes its wait queue and nothing else: O_ASYNC can be set, and no signal comes, ever.  The stand-in would send one.  So it gets
- * a flag that means nothing to it, and goes wherever the file description goes: to copies, to children, to other programs.
+ * RDS wakes its wait queue and nothing else: O_ASYNC can be set, but a signal never comes. The
+ * stand-in would send one. So the stand-in gets a flag that has no effect on it. The flag goes
+ * wherever the file description goes: to copies, to children, to other programs.
  */
 #define AS_O_ASYNC O_APPEND
 
@@ -296,7 +304,7 @@ static int fcntl_flags(int fd, int cmd, void *arg)
 
 	if (likely(!sk))
 		return libc_real.fcntl(fd, cmd, arg);
-	/* A vfork child's number may be a file by now. */
+	/* A vfork child's number may be another file by now. */
 	rc = rds_fds_is_ours() ? calls_fcntl_flags(fd, cmd, (int)(intptr_t)arg) : libc_real.fcntl(fd, cmd, arg);
 	saved = errno;
 	rds_fds_put(sk);
@@ -316,7 +324,7 @@ static int fcntl_dup(int fd, int cmd, void *arg)
 	return to;
 }
 
-/* All other commands act on the stand-in's file description, which is what copies share. */
+/* All other commands act on the stand-in's file description, which copies share. */
 int fcntl(int fd, int cmd, ...)
 {
 	va_list ap;

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * longjmp.c - jumps: a handler that leaves a call which it has interrupted lets it end first (signals/reentry.h), since it may hold locks.
+ * longjmp.c - jumps. A handler that leaves a call which it has interrupted lets the call end first
+ * (signals/reentry.h), since the call may hold locks.
  *
- * A jump that leaves nothing costs a look at a flag.
+ * A jump that leaves no call costs a look at a flag.
  */
 #include "preload/signals/reentry.h"
 
+/* Not inside and asynchronous: the jump may leave a sleep, where the type is the deferred one. */
 #define LONGJMP_CALL(name, env, val)                                                                                   \
 	do {                                                                                                           \
 		if (unlikely(reentry_state.depth))                                                                     \
 			reentry_call_finish();                                                                         \
 		if (unlikely(reentry_state.async && !reentry_state.depth))                                             \
-			signals_cancel_restore(); /* from inside a sleep */                                            \
+			signals_cancel_restore();                                                                      \
 		libc_real.name(env, val);                                                                              \
 		__builtin_unreachable();                                                                               \
 	} while (0)

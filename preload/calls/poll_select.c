@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * poll_select.c - poll and select in all their forms.  A set without RDS sockets goes to the real call as it is.
+ * poll_select.c - poll and select in all their forms. A set without RDS sockets goes to the real
+ * call as it is.
  */
 #include "preload/calls/pollset.h"
 #include "preload/calls/args.h"
@@ -8,7 +9,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* A set of epoll, in which there may be sockets of other processes (pollset.h). */
+/* An epoll set, in which there may be sockets of other processes (all_hangups in pollset.h). */
 static inline bool holds_others(uintptr_t word)
 {
 	return unlikely(rds_fds_word_is_epoll(word)) && rds_standby_hangup_fds(NULL, 0);
@@ -19,7 +20,7 @@ static inline bool holds_others(uintptr_t word)
 static bool poll_has_rds(struct pollfd *fds, nfds_t n)
 {
 	if (n > INT32_MAX || rds_user_writable(fds, n * sizeof(*fds)))
-		return false; /* the kernel has the right error for it */
+		return false; /* the kernel returns the right error for it */
 	for (nfds_t i = 0; i < n; i++) {
 		uintptr_t word = rds_fds_peek(fds[i].fd);
 
@@ -62,7 +63,9 @@ static int poll_rds(struct pollfd *fds, nfds_t n, const struct deadline *d, cons
 	return rc;
 }
 
-/* Out of the wrapper, so that a foreign poll() pays for no big frame and no stack protector. */
+/*
+ * Not part of the wrapper, so that a foreign poll() pays for no big frame and no stack protector.
+ */
 static __attribute__((noinline)) int poll_ours(struct pollfd *fds, nfds_t n, int timeout)
 {
 	struct deadline d;
@@ -131,7 +134,7 @@ int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout, co
 
 struct select_sets {
 	int n;
-	fd_mask *set[NSETS]; /* NULL: not given */
+	fd_mask *set[NSETS]; /* NULL: not passed */
 };
 
 static const short select_events[NSETS] = {SELECT_IN, SELECT_OUT, SELECT_EX};
@@ -172,7 +175,10 @@ static bool sets_have_rds(const struct select_sets *s)
 	return false;
 }
 
-/* Programs may say INT_MAX: the kernel cuts n to the size of the descriptor table, we to the limit of numbers. */
+/*
+ * Programs may pass INT_MAX. The kernel cuts n to the size of the descriptor table; here it is cut
+ * to the limit of numbers.
+ */
 static int sets_cut(struct select_sets *s)
 {
 	struct rlimit rl;
@@ -222,7 +228,7 @@ static int sets_answer(const struct select_sets *s, unsigned fd, short revents)
 	return bits;
 }
 
-/* The sets are only written when there is an answer. */
+/* The program's sets are only written when there is an answer. */
 static int sets_read_out(const struct select_sets *s, const struct pollset *ps)
 {
 	int bits = 0;

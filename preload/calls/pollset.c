@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * pollset.c - look at the engine first, make progress, spin a little if the engine says so, and then sleep once in the
- * kernel on the foreign descriptors and the engine's wake-up descriptor together.
+ * pollset.c - the wait: look at the engine first and make progress, spin a little if the engine
+ * says so, and then sleep once in the kernel, on the foreign descriptors and the engine's wake-up
+ * descriptor together.
  *
- * The kernel's own order is kept where it shows: descriptors that are ready win over a signal, and a signal over a
- * timeout.  The caller's signal mask is in force in the sleep only, and atomically so, because the kernel does it.
+ * The kernel's order is kept where it shows: descriptors that are ready win over a signal, and a
+ * signal wins over a timeout. The caller's signal mask is in force in the sleep only. The kernel
+ * sets it there, so the change is atomic.
  */
 #include "preload/calls/pollset.h"
 
@@ -107,7 +109,10 @@ void pollset_add(struct pollset *ps, int fd, unsigned index, short events)
 	struct rds_sock *sk = rds_fds_ref(fd);
 	bool refused = false;
 
-	/* What the carrier shows on the stand-in is the truth, but for a bit that AF_UNIX has always. */
+	/*
+	 * The owner shows readiness on the stand-in. All bits are right but one, which AF_UNIX
+	 * always sets.
+	 */
 	if (unlikely(sk == RDS_BORROWED)) {
 		if (rds_fds_find_owner(fd, &ps->since, &refused))
 			sk = rds_fds_ref(fd);
@@ -179,8 +184,10 @@ static int pollset_look_rds(struct pollset *ps)
 	return ready;
 }
 
-/* What the kernel said that is an event for select(); a descriptor that only says what is none is left out from now on
- * (a hung-up one would keep every further sleep from being one). */
+/*
+ * Turns the kernel's events into select()'s. A descriptor of which the kernel reports only what is
+ * no event for select() is left out from now on: with a hung-up one, no further sleep would be one.
+ */
 static int pollset_count_selected(struct pollset *ps)
 {
 	int ready = 0;
@@ -199,7 +206,7 @@ static int pollset_count_selected(struct pollset *ps)
 	return ready;
 }
 
-/* The foreign descriptors.  Number of those that are ready, or -errno. */
+/* Looks at the foreign descriptors. Number of those that are ready, or -errno. */
 static int pollset_look_kernel(struct pollset *ps, const struct timespec *timeout, const sigset_t *mask)
 {
 	int rc = libc_real.ppoll(ps->kernel, ps->n_kernel, timeout, reentry_sleep_is_cut() ? NULL : mask);
@@ -209,7 +216,7 @@ static int pollset_look_kernel(struct pollset *ps, const struct timespec *timeou
 	return rc && ps->by_select ? pollset_count_selected(ps) : rc;
 }
 
-/* Behind the foreign descriptors; how many. */
+/* Puts the hang-up pipes behind the foreign descriptors. Returns how many. */
 static unsigned pollset_add_hangups(struct pollset *ps)
 {
 	struct pollfd *p = ps->kernel + ps->n_kernel;
@@ -224,7 +231,10 @@ static unsigned pollset_add_hangups(struct pollset *ps)
 	return i;
 }
 
-/* Until the deadline; also the lines, and `extra` (the wake-up descriptor) if not negative. */
+/*
+ * Sleeps until the deadline on the foreign descriptors, the hang-up pipes, and `extra` (the wake-up
+ * descriptor) if it is not negative.
+ */
 static int pollset_sleep(struct pollset *ps, int extra, const struct deadline *d, const sigset_t *mask)
 {
 	unsigned n = ps->n_kernel + pollset_add_hangups(ps), lines = n - ps->n_kernel, i, hung_up = 0;
@@ -249,7 +259,10 @@ static int pollset_sleep(struct pollset *ps, int extra, const struct deadline *d
 	return rc && ps->by_select ? pollset_count_selected(ps) : rc;
 }
 
-/* Without sleeping: what else is ready, now that `ready` RDS sockets are?  Ready descriptors win over a signal. */
+/*
+ * Does not sleep: what else is ready, now that `ready` RDS sockets are? Ready descriptors win over
+ * a signal.
+ */
 static int pollset_look_once(struct pollset *ps, int ready, const sigset_t *mask)
 {
 	static const struct timespec zero;
@@ -281,7 +294,7 @@ static bool deadline_expired(const struct deadline *d)
 	return !d->never && (d->now || deadline_now_ns() >= d->at_ns);
 }
 
-/* May the thread go on spinning?  A spin never outlasts the caller's timeout by more than a few looks. */
+/* May the thread go on spinning? A spin outlasts the caller's timeout by a few looks at most. */
 bool deadline_spin(const struct deadline *d, struct rds_wait *w, unsigned *round)
 {
 	if (++*round % DEADLINE_EVERY == 0 && deadline_expired(d))
@@ -326,7 +339,7 @@ static int pollset_wait_loop(struct pollset *ps, const struct deadline *d, const
 	}
 }
 
-/* The sockets went, or turned out to be inherited, since the caller looked. */
+/* Since the caller looked, the sockets have gone or have turned out to be borrowed. */
 static int pollset_wait_kernel(struct pollset *ps, const struct deadline *d, const sigset_t *mask)
 {
 	int rc;
@@ -357,7 +370,7 @@ static int pollset_run(struct pollset *ps, int ready, const struct deadline *d, 
 	return rc ? rc : pollset_wait_loop(ps, d, mask);
 }
 
-/* Its own calls will say what is missing. */
+/* Reports POLLERR for the refused socket: the program's own call on it then gives the error. */
 static int pollset_add_refused(struct pollset *ps, int rc)
 {
 	unsigned i;
@@ -380,7 +393,8 @@ int pollset_wait(struct pollset *ps, const struct deadline *d, const sigset_t *m
 	int ready = ps->n_rds ? pollset_look_rds(ps) : 0, rc;
 
 	if (ready && !ps->n_kernel)
-		return unlikely(ps->again) ? -POLLSET_AGAIN : ready; /* nothing here that could be cancelled */
+		/* Nothing so far is a cancellation point. */
+		return unlikely(ps->again) ? -POLLSET_AGAIN : ready;
 	rds_cleanup_push(pollset_end, ps);
 	rc = pollset_run(ps, ready, d, mask);
 	rds_cleanup_pop(0);

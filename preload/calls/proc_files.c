@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * proc_files.c - opens of what proc_paths.h tells of.
+ * proc_files.c - opens of the names in proc_paths.h.
  *
- * RDS programs of all ages look there for the family and level numbers and for tunables.  Only reading, only when the
- * real call has failed because there is no such file, so nothing is added to the opens of any other program (but
- * telling the table that a number came into use).  What is handed out is a sealed file in memory, opened read-only, or an empty
- * directory.
+ * RDS programs of all ages look there for the family and level numbers and for tunables. Only
+ * reading is served, and only when the real call has failed because there is no such file. So the
+ * opens of other programs pay for nothing but telling the table that a number came into use. The
+ * program gets a sealed file in memory, opened read-only, or an empty directory.
  */
 #include "preload/fdtable/fdtable.h"
 #include "preload/calls/proc_paths.h"
@@ -17,7 +17,7 @@
 
 #include "engine/sys/options.h"
 
-/* ---- making it ---- */
+/* ---- making a file or a directory ---- */
 
 static int64_t proc_file_number(const struct proc_path *p)
 {
@@ -33,7 +33,9 @@ static int64_t proc_file_number(const struct proc_path *p)
 	}
 }
 
-/* A second, read-only description of the file behind fd, under the same (lowest free) number. */
+/*
+ * A second, read-only file description of the file behind fd, under the same (lowest free) number.
+ */
 static int proc_file_reopen(int fd, int flags)
 {
 	char link[64];
@@ -68,7 +70,7 @@ static int proc_file_make(const struct proc_path *p, int flags)
 	return rc;
 }
 
-/* Made to be opened, and removed at once. */
+/* The directory is made to be opened, and removed at once. */
 static int proc_dir_make(int flags)
 {
 	char name[PATH_MAX];
@@ -82,7 +84,10 @@ static int proc_dir_make(int flags)
 	return rc;
 }
 
-/* An open has failed: with one of ours?  The result to return, errno set. */
+/*
+ * An open has failed. If the name is one of ours, opens the file. Returns the result, with errno
+ * set.
+ */
 static int proc_file_open(int dir, const char *name, int flags)
 {
 	const struct proc_path *p = proc_path_missing(dir, name);
@@ -151,7 +156,7 @@ int openat(int dir, const char *path, int flags, ...)
 }
 RDS_ALIAS(openat64, openat);
 
-/* Fortified: the real one ends the program if the flags ask for a mode that was not given. */
+/* Fortified: the real call ends the program if the flags ask for a mode that was not passed. */
 int __open_2(const char *path, int flags)
 {
 	return file_opened(libc_real.__open_2(path, flags), AT_FDCWD, path, flags);
@@ -180,7 +185,7 @@ FILE *fopen(const char *path, const char *mode)
 		return f;
 	}
 	if (errno != ENOENT && errno != EACCES)
-		return NULL; /* `mode` may be nonsense */
+		return NULL; /* `mode` may be invalid */
 	fd = proc_file_open(AT_FDCWD, path,
 			    (mode[0] == 'r' && !strchr(mode, '+') ? O_RDONLY : O_WRONLY) |
 				    (strchr(mode, 'e') ? O_CLOEXEC : 0));

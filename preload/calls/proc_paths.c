@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * proc_paths.c - which path is meant (proc_paths.h).
+ * proc_paths.c - which of the names is meant (proc_paths.h).
  *
- * Must be quick to say no: programs look for many files that do not exist.
+ * Must be quick to answer "none": programs look for many files that do not exist.
  */
 #include "preload/libc/preload.h"
 
@@ -19,7 +19,8 @@
 
 static const struct proc_path paths[] = {
 	{PROC_DIR "/pf_rds", PROC_PATH_FIXED, PF_RDS_NUMBER, ALIKE_FILE},
-	{PROC_DIR "/sol_rds", PROC_PATH_FIXED, SOL_PUBLISHED, ALIKE_FILE}, /* the first NUMBERS */
+	{PROC_DIR "/sol_rds", PROC_PATH_FIXED, SOL_PUBLISHED, ALIKE_FILE},
+	/* the two above are the first NUMBERS entries */
 	{PROC_DIR "/reconnect_min_delay_ms", PROC_PATH_RECONNECT_MIN, 0, ALIKE_FILE},
 	{PROC_DIR "/reconnect_max_delay_ms", PROC_PATH_RECONNECT_MAX, 0, ALIKE_FILE},
 	{PROC_DIR "/max_unacked_packets", PROC_PATH_FIXED, 8, ALIKE_FILE},
@@ -29,7 +30,7 @@ static const struct proc_path paths[] = {
 	{MODULE_DIR, PROC_PATH_DIR, 0, "/sys/module"},
 };
 
-/* Does `dir` (a directory, or AT_FDCWD) stand at the first n characters of path? */
+/* Is `dir` (a directory, or AT_FDCWD) the first n characters of path? */
 static bool proc_dir_is(int dir, const char *path, size_t n)
 {
 	char link[64], at[64];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * proc_paths.h - the names by which programs look for RDS in /proc and /sys, for where the kernel has none.
+ * proc_paths.h - the names in /proc and /sys by which programs look for RDS, for kernels that have
+ * none of them.
  */
 #ifndef PRELOAD_PATH_H
 #define PRELOAD_PATH_H
@@ -18,16 +19,18 @@ enum proc_path_kind {
 struct proc_path {
 	const char *name;
 	enum proc_path_kind what;
-	int64_t fixed;	   /* the number in it */
-	const char *alike; /* what exists everywhere, and is of the same kind: its status is told */
+	int64_t fixed;	   /* the number that the file holds */
+	/* A file of the same kind that exists everywhere. Its status is reported. */
+	const char *alike;
 };
 
 /*
- * A call on that name has failed, errno says why.  One of these, and does it just not exist (or a container hides it)?  Leaves errno as it is.
- * `name` is the program's, and readable: the kernel has read it.  NULL where it need not be one.
+ * A call on that name has failed, and errno tells why. Not NULL: it is one of these names, and it
+ * does not exist (or a container hides it). Leaves errno as it is. `name` is the program's. It is
+ * readable, since the kernel has read it, or NULL where the call needs no name.
  */
 const struct proc_path *proc_path_missing(int dir, const char *name);
-/* It has been opened: what does that say of the program's age? */
+/* The file has been opened: notes what that tells of the program's age (rds_abi_note_numbers()). */
 void proc_path_was_read(const struct proc_path *p);
 
 #endif

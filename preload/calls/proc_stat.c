@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * proc_stat.c - does RDS exist?  Programs ask the file system: stat(), access(), and ftok(), whose key a program's processes find each other by.
+ * proc_stat.c - does RDS exist? Programs ask the file system: by stat(), by access(), and by
+ * ftok(), which gives the key by which the processes of a program find each other.
  *
- * Only where the real call has failed because there is no such file, or none that may be looked at.  Then something that exists everywhere stands for
- * it (proc_paths.h), so that processes that see the same /proc and /sys get the same answers.  In libcs of before 2.33 stat() and its kin are called __xstat(), and have a version in front.
+ * Answers only where the real call has failed because there is no such file, or none that the
+ * program may see. The answer is that for a file which exists everywhere (proc_paths.h), so
+ * processes that see the same /proc and /sys get the same answers. In libcs before 2.33 stat() and
+ * its variants are called __xstat() and so on, with a version as their first argument.
  */
 #include "preload/libc/preload.h"
 
@@ -11,7 +14,7 @@
 
 _Static_assert(sizeof(struct stat) == sizeof(struct stat64), "two names of one structure");
 
-/* What the real call has answered, or what stands for the file. */
+/* The result of the real call, or the status of the file that stands for the missing one. */
 static int proc_stat_result(int rc, int dir, const char *name, void *st)
 {
 	const struct proc_path *p;

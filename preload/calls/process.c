@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * process.c - children that somebody starts, and the end of the process.  What fork does is fdtable/fork.c's, exec is exec.c's.
+ * process.c - children that the program starts, and the end of the process. fork() is handled in
+ * fdtable/fork.c, exec in exec.c.
  *
- * The parent has to know as well that somebody else may have its sockets: from the handler, or from the wrapper of what starts the child.  Of
- * one that was started by a bare system call it hears when that makes its first call on a socket, or it finds it among its children when it ends.
+ * The parent has to know that another process may have its sockets. It learns this from the fork
+ * handler, or from the wrapper of the call that starts the child. If a bare system call has started
+ * the child, the parent learns it when the child makes its first call on a socket, or finds the
+ * child among its children when it ends.
  */
 #include "preload/fdtable/fdtable.h"
 
@@ -14,7 +17,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* errno stays. */
+/* Leaves errno as it is. */
 static void process_share(void (*how)(void))
 {
 	int saved = errno;
@@ -26,7 +29,8 @@ static void process_share(void (*how)(void))
 		how();
 		reentry_call_end();
 	} else {
-		atomic_store(&rds_share_possible, true); /* of the process that we share our memory with */
+		/* The variable is that of the process whose memory this one shares. */
+		atomic_store(&rds_share_possible, true);
 	}
 	errno = saved;
 }
@@ -43,10 +47,10 @@ static void process_share_now(void)
 }
 
 /*
- * Signal handlers may start children by these two, and may have interrupted malloc(): no helper is started, which there is
- * from the first bind on; before that, sockets are left to whoever makes the next call.
- * If it is in the middle of something that is waited for, as by fork(): a lock of malloc() that it
- * has would be held in the child for ever.  True: begun.
+ * Signal handlers may call _Fork() and clone(), and may have interrupted malloc(). So no helper is
+ * started. From the first bind on there is one; before that, sockets are handed off to the process
+ * that makes the next call. The helper is waited for if it is in the middle of a round, as by
+ * fork(): a lock of malloc() that it holds would stay locked in the child for ever. True: begun.
  */
 static bool clone_begin(void)
 {
@@ -70,14 +74,15 @@ pid_t _Fork(void)
 	bool begun = clone_begin();
 	pid_t pid = libc_real._Fork();
 
-	if (pid) /* the child makes that lock anew */
+	if (pid) /* the child makes the helper's lock anew */
 		clone_end(begun);
 	return pid;
 }
 
 /*
- * Threads share numbers and memory.  Who shares the former only must not close what it has a copy of, and sees by the
- * count that it is such a child; one of _Fork() by another thread in this very moment takes itself for one, too, and
+ * Threads share numbers and memory. A child that shares only the numbers must not close the
+ * descriptors of which it has a copy in memory. It sees by the count that it is such a child. A
+ * child of _Fork() that another thread starts at this very moment takes itself for one, too, and
  * its calls are system calls only.
  */
 int clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
@@ -116,7 +121,7 @@ static void process_end(void)
 	rds_progress_exit();
 }
 
-/* interrupted: out of a signal handler, over a call that could not be rolled forward. */
+/* interrupted: called out of a signal handler, over a call that could not be finished first. */
 static void process_end_now(bool interrupted)
 {
 	rds_progress_exit_begin(interrupted);
@@ -126,7 +131,10 @@ static void process_end_now(bool interrupted)
 	rds_progress_exit_now(interrupted);
 }
 
-/* After the program's own exit handlers: what it has sent is still handed over, within a bound. */
+/*
+ * After the program's own exit handlers: the messages that it has sent are still handed over,
+ * within a bound.
+ */
 static void __attribute__((destructor)) process_exit(void)
 {
 	if (rds_fds_on() && rds_fds_is_ours()) {
@@ -140,8 +148,8 @@ static void __attribute__((destructor)) process_exit(void)
 }
 
 /*
- * No handler runs here, and kernel RDS would have the messages by now: a child that sends and leaves this way (Python's
- * os._exit, shells) must not take its last message along.
+ * No exit handler runs here, and kernel RDS would have the messages by now: a child that sends and
+ * leaves this way (Python's os._exit, shells) must not lose its last message.
  */
 void calls_process_exit_now(void)
 {
@@ -151,14 +159,20 @@ void calls_process_exit_now(void)
 	}
 }
 
-/* By quick_exit(), after the program's own handlers, and before those that came earlier than ours. */
+/*
+ * Called by quick_exit() after the program's own handlers, and before those registered earlier than
+ * this one.
+ */
 void calls_process_quick_exit(void)
 {
 	calls_process_exit_now();
 	reentry_call_end();
 }
 
-/* libc's own ends the parent by a call of its own, past our _exit(), and what the child is to have would end with it. */
+/*
+ * libc's daemon() ends the parent by a call inside libc, which does not go through our _exit().
+ * What the child is to have would end with the parent.
+ */
 static int daemon_ours(int nochdir, int noclose)
 {
 	int null;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * recv.c - data in.  See send.c about cancellation.
+ * recv.c - data in. send.c tells about cancellation.
  *
- * A fortified program calls the _chk names: the length of its buffer is compared here, and if it overflows the real
- * function is called for the one thing that it does then: end the process with libc's message.
+ * A fortified program calls the _chk names. The length of its buffer is compared here. If it is too
+ * short, the real function is called, which then ends the process with libc's message.
  */
 #include "preload/fdtable/fdtable.h"
 #include "preload/calls/args.h"
@@ -22,7 +22,8 @@ static ssize_t recv_blocking(struct rds_sock *sk, int fd, struct msghdr *msg, in
 static ssize_t recv_engine(struct rds_sock *sk, int fd, struct msghdr *msg, int flags)
 {
 	if (unlikely(sk == RDS_BORROWED)) {
-		if (!(flags & MSG_DONTWAIT)) /* it is a cancellation point, also where it does not sleep */
+		/* A cancellation point, also where it does not sleep. */
+		if (!(flags & MSG_DONTWAIT))
 			pthread_testcancel();
 		return RDS_BORROWED_CALL(fd, rds_borrower_recvmsg(fd, msg, flags), now,
 					 recv_engine(now, fd, msg, flags));
@@ -93,7 +94,10 @@ ssize_t __recvfrom_chk(int fd, void *buf, size_t len, size_t room, int flags, __
 
 /* ---- recvmsg ---- */
 
-/* ___sys_recvmsg(): the header is written only on success, the name's length only where a name was asked for. */
+/*
+ * ___sys_recvmsg(): the header is written only on success, the name's length only if a name was
+ * asked for.
+ */
 static ssize_t recv_msg(struct rds_sock *sk, int fd, struct msghdr *user, int flags)
 {
 	struct sockaddr_storage name;
@@ -104,7 +108,11 @@ static ssize_t recv_msg(struct rds_sock *sk, int fd, struct msghdr *user, int fl
 	rc = rc ? rc : args_iov_check(msg.msg_iov, msg.msg_iovlen, NULL);
 	if (rc)
 		return rc;
-	if (msg.msg_name) /* with the caller's length, which a notification may keep */
+	/*
+	 * msg_namelen stays the caller's: a call that returns a notification may leave it
+	 * unchanged.
+	 */
+	if (msg.msg_name)
 		msg.msg_name = &name;
 	msg.msg_flags = 0;
 	rc = recv_engine(sk, fd, &msg, flags);
@@ -123,7 +131,10 @@ static ssize_t recv_msg(struct rds_sock *sk, int fd, struct msghdr *user, int fl
 	return rc;
 }
 
-/* Descriptors that arrived over an AF_UNIX socket may be RDS sockets, and their numbers are new in any case. */
+/*
+ * Descriptors that arrived over an AF_UNIX socket may be RDS sockets. Their numbers are new in any
+ * case.
+ */
 static void recv_rights(const struct msghdr *msg)
 {
 	int saved = errno;
@@ -167,7 +178,7 @@ static int64_t mmsg_now(void)
 	return ts.tv_sec * INT64_C(1000000000) + ts.tv_nsec;
 }
 
-/* Absolute end of *timeout; a time further off than the clock can count is never. */
+/* Absolute end of *timeout. A time that the clock cannot count means never. */
 static int mmsg_end(const struct timespec *timeout, int64_t *end)
 {
 	if (rds_user_readable(timeout, sizeof(*timeout)))
@@ -181,7 +192,9 @@ static int mmsg_end(const struct timespec *timeout, int64_t *end)
 	return 0;
 }
 
-/* The timeout is looked at only after each message, and what is left of it is written back. */
+/*
+ * The kernel looks at the timeout only after each message, and writes back the time that is left.
+ */
 static bool mmsg_time_up(struct timespec *timeout, int64_t end)
 {
 	int64_t left = end - mmsg_now();
@@ -226,7 +239,7 @@ static int recv_mmsg(struct rds_sock *sk, int fd, struct mmsghdr *vec, unsigned 
 	}
 	if (rc == 0 || got == 0)
 		return rc ? (int)rc : (int)got;
-	/* The messages count now, the error at the next call. */
+	/* This call returns the messages, the next call the error. */
 	if (rc != -EAGAIN && sk == RDS_BORROWED)
 		rds_borrower_set_error(fd, (int)-rc);
 	else if (rc != -EAGAIN)
@@ -250,7 +263,7 @@ int recvmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags, struct timespec
 	return rc;
 }
 
-/* ---- the file way ---- */
+/* ---- read, readv ---- */
 
 static ssize_t recv_vector(struct rds_sock *sk, int fd, const struct iovec *iov, int n, int flags)
 {
@@ -260,7 +273,8 @@ static ssize_t recv_vector(struct rds_sock *sk, int fd, const struct iovec *iov,
 	int rc = n < 0 || n > ARGS_IOV_MAX ? -EINVAL : args_iov_check(iov, (size_t)n, &total);
 
 	if (rc < 0 || total == 0)
-		return rc; /* no room: the file layer does not ask the socket, no message is used up */
+		/* No room: the file layer does not ask the socket, and no message is used up. */
+		return rc;
 	return recv_engine(sk, fd, &msg, flags);
 }
 

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * rights.c - a program that shuts itself in: namespaces, capabilities.
+ * rights.c - a program that confines itself: namespaces, capabilities.
  *
- * The kernel keeps these by thread, and a process of one thread, which ours would be without the library's, expects them to be the process's.  What
- * the kernel grants to such a process only is made while the library's thread is out of the way; what changes the caller's rights is
- * made by that thread, too (engine/helper/step_aside.c).  In a program of several threads all is as the kernel has it.
+ * The kernel keeps these for each thread. A process of one thread expects them to be the process's,
+ * and the program would have one thread without the helper. Two kinds of calls need help. What the
+ * kernel grants only to a process of one thread is called while the helper is out of the way. What
+ * changes the rights of the calling thread is repeated by the helper (helper/step_aside.c).
+ * In a program of several threads all is as the kernel has it.
  *
- * Filters of system calls and Landlock are for the thread that puts them up: the library's could not do its work under any.
+ * Filters of system calls and Landlock apply to the thread that sets them up. The helper could not
+ * do its work under any of them.
  */
 #include "preload/fdtable/fdtable.h"
 
@@ -38,7 +41,10 @@ static int namespace_enter(int fd, int what)
 	return fd < 0 ? libc_real.unshare(what) : libc_real.setns(fd, what);
 }
 
-/* What is done in two calls must not be half done: a child, of which the program learns nothing, makes it in one.  0 or -errno. */
+/*
+ * A call that is made in two parts must not be half done. A child, of which the program notices
+ * nothing, tries both parts in one call. 0 or -errno.
+ */
 static long namespace_try(int fd, int what)
 {
 	long pid = os_syscall(SYS_clone, 0, 0, 0, 0, 0, 0), err;
@@ -50,7 +56,7 @@ static long namespace_try(int fd, int what)
 		os_syscall(SYS_exit_group, -err, 0, 0, 0, 0, 0);
 	}
 	if (pid < 0 || os_syscall(SYS_wait4, pid, (long)&status, __WALL, 0, 0, 0) != pid || !WIFEXITED(status))
-		return 0; /* to be seen */
+		return 0; /* the real call will show */
 	return -WEXITSTATUS(status);
 }
 
@@ -62,8 +68,8 @@ static int namespace_enter_first(int fd, int first, int rest)
 }
 
 /*
- * The library's thread goes on in the network namespace that it was in, and in a new pid namespace there are no threads: so these (LATE) come when it is
- * back.
+ * The helper goes on in the network namespace in which it was, and in a new pid namespace there can
+ * be no threads. So these two (LATE) are entered when the helper is back.
  */
 static int namespace_enter_alone(int fd, int what)
 {
@@ -92,14 +98,15 @@ int unshare(int flags)
 
 	if (likely(!rds_fds_on()) || (flags & ~UNSHARE_ALL) || !rds_fds_is_ours())
 		return libc_real.unshare(flags);
-	if ((flags & CLONE_FILES) && rds_helper_program_is_single(&helper) && helper) /* as close_range() */
+	/* As in close_range(). */
+	if ((flags & CLONE_FILES) && rds_helper_program_is_single(&helper) && helper)
 		flags &= ~CLONE_FILES;
 	if (!(flags & UNSHARE_ALONE))
 		return libc_real.unshare(flags);
 	return namespace_enter_alone(-1, flags);
 }
 
-/* Does it take a process of one thread? */
+/* Does the kernel grant this only to a process of one thread? */
 static bool namespace_needs_one_thread(int fd, int type)
 {
 	struct statfs fs;
@@ -145,7 +152,7 @@ int capset(void *header, const void *data)
 	return rc;
 }
 
-/* Of all that it does: rights of the thread. */
+/* Of all options of prctl(): the rights of the calling thread. */
 static bool prctl_is_thread_right(int option)
 {
 	return option == PR_SET_NO_NEW_PRIVS || option == PR_CAPBSET_DROP || option == PR_CAP_AMBIENT ||
@@ -181,7 +188,7 @@ RDS_READS_GARBAGE int prctl(int option, ...)
 	return rc;
 }
 
-/* What is mapped already counts, whoever needs it. */
+/* What is mapped already counts, also what the engine has mapped. */
 int mlockall(int flags)
 {
 	int rc = libc_real.mlockall(flags);

@@ -2,15 +2,15 @@
 /*
  * send.c - data out.
  *
- * A blocked send sleeps inside the engine in one real libc call, where the thread may be cancelled: so the reference on
- * the socket is noted (rds_fds_hold).  Calls that cannot sleep do without it.
+ * A blocked send sleeps inside the engine in one real libc call, where the thread may be cancelled.
+ * So the reference on the socket is noted (rds_fds_hold). Calls that cannot sleep need no note.
  */
 #include "preload/fdtable/fdtable.h"
 #include "preload/calls/args.h"
 
 #include <netinet/in.h>
 
-#define SEND_BATCH 0x40000 /* MSG_BATCH: what sendmmsg() adds to all messages but the last */
+#define SEND_BATCH 0x40000 /* MSG_BATCH: sendmmsg() adds it to all messages but the last */
 
 static ssize_t send_blocking(struct rds_sock *sk, int fd, const struct msghdr *msg, int flags)
 {
@@ -24,7 +24,8 @@ static ssize_t send_blocking(struct rds_sock *sk, int fd, const struct msghdr *m
 static ssize_t send_engine(struct rds_sock *sk, int fd, const struct msghdr *msg, int flags)
 {
 	if (unlikely(sk == RDS_BORROWED)) {
-		if (!(flags & MSG_DONTWAIT)) /* it is a cancellation point, also where it does not sleep */
+		/* A cancellation point, also where it does not sleep. */
+		if (!(flags & MSG_DONTWAIT))
 			pthread_testcancel();
 		return RDS_BORROWED_CALL(fd, rds_borrower_sendmsg(fd, msg, flags), now,
 					 send_engine(now, fd, msg, flags));
@@ -32,7 +33,10 @@ static ssize_t send_engine(struct rds_sock *sk, int fd, const struct msghdr *msg
 	return flags & MSG_DONTWAIT ? rds_call_sendmsg(sk, fd, msg, flags) : send_blocking(sk, fd, msg, flags);
 }
 
-/* True: sent.  It does not sleep, but like any send that might it is where a thread may be cancelled. */
+/*
+ * True: the message was sent. This does not sleep, but it is a cancellation point like any send
+ * that might sleep.
+ */
 static bool send_quick(struct rds_sock *sk, const void *buf, size_t len, int flags, const struct sockaddr *addr,
 		       socklen_t alen)
 {
@@ -109,7 +113,7 @@ static ssize_t send_msg(struct rds_sock *sk, int fd, const struct msghdr *user, 
 	return rc ? rc : send_engine(sk, fd, &msg, flags);
 }
 
-/* An RDS socket on its way to another process (or to ourselves, which does no harm). */
+/* An RDS socket may go to another process (or to this one, where that does no harm). */
 static void send_rights(const struct msghdr *msg)
 {
 	if (likely(!rds_fds_on()) || rds_user_readable(msg, sizeof(*msg)) || !msg->msg_control ||
@@ -173,7 +177,7 @@ int sendmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags)
 				 sendmmsg(fd, vec, n, flags));
 }
 
-/* ---- the file way: RDS refuses MSG_EOR, which write() implies on a SOCK_SEQPACKET socket ---- */
+/* ---- write: RDS refuses MSG_EOR, which write() implies on a SOCK_SEQPACKET socket ---- */
 
 static ssize_t write_refused(struct rds_sock *sk)
 {
@@ -194,7 +198,8 @@ static ssize_t write_vector(struct rds_sock *sk, const struct iovec *iov, int n)
 	int rc = n < 0 || n > ARGS_IOV_MAX ? -EINVAL : args_iov_check(iov, (size_t)n, &total);
 
 	if (rc < 0 || total == 0)
-		return rds_fds_done(sk, rc); /* nothing to write: the file layer never asks the socket */
+		/* Nothing to write: the file layer does not ask the socket. */
+		return rds_fds_done(sk, rc);
 	return write_refused(sk);
 }
 
@@ -209,7 +214,7 @@ ssize_t pwritev2(int fd, const struct iovec *iov, int n, off_t off, int flags)
 {
 	struct rds_sock *sk = off == -1 ? rds_fds_get(fd) : NULL;
 
-	/* At an offset the stand-in says ESPIPE by itself. */
+	/* At an offset the stand-in gives ESPIPE by itself. */
 	return likely(!sk) ? libc_real.pwritev2(fd, iov, n, off, flags) : write_vector(sk, iov, n);
 }
 RDS_ALIAS(pwritev64v2, pwritev2);
@@ -223,7 +228,7 @@ ssize_t sendfile(int out, int in, off_t *off, size_t len)
 	sk = rds_fds_get(in);
 	if (likely(!sk))
 		return libc_real.sendfile(out, in, off, len);
-	/* As splice() below: into a pipe the kernel would read our stand-in, and wait there. */
+	/* As splice() below: to fill a pipe, the kernel would read the stand-in and wait there. */
 	return rds_fds_done(sk, off ? -ESPIPE : -EINVAL);
 }
 RDS_ALIAS(sendfile64, sendfile);
@@ -237,6 +242,9 @@ ssize_t splice(int in, off64_t *inoff, int out, off64_t *outoff, size_t len, uns
 	sk = rds_fds_get(in);
 	if (likely(!sk))
 		return libc_real.splice(in, inoff, out, outoff, len, flags);
-	/* Messages out of a socket into a pipe: no program does, and a pipe would lose their borders. */
+	/*
+	 * Messages out of a socket into a pipe: no program does this, and a pipe would lose the
+	 * borders of the messages.
+	 */
 	return rds_fds_done(sk, -EINVAL);
 }

@@ -2,8 +2,9 @@
 /*
  * socket.c - making, naming and tuning sockets.
  *
- * Family 21 is ours: the library was asked for by name.  The historical numbers 28, 30 and 32 belong to other protocols
- * today and are only taken when the kernel does not know them, or when RDS_PRELOAD_FAMILIES lists them.
+ * Family 21 is always ours: the user has asked for the library by name. The historical numbers 28,
+ * 30 and 32 belong to other protocols today. They are taken only if the kernel does not know them,
+ * or if RDS_PRELOAD_FAMILIES lists them.
  */
 #include "preload/fdtable/fdtable.h"
 #include "preload/calls/args.h"
@@ -35,7 +36,7 @@ static bool family_is_auto(void)
 	return strcmp(rds_options()->families, "auto") == 0;
 }
 
-/* Listed in RDS_PRELOAD_FAMILIES: claimed without asking the kernel. */
+/* Listed in RDS_PRELOAD_FAMILIES: taken without asking the kernel. */
 static bool family_listed(int domain)
 {
 	const char *p = rds_options()->families;
@@ -58,14 +59,14 @@ static bool family_claimed(int domain, int type)
 	return domain == PF_RDS_NUMBER || (family_historical(domain, type) && family_listed(domain));
 }
 
-/* The real call said that the kernel has no such protocol. */
+/* The real call has failed because the kernel has no such protocol. */
 static bool family_adopted(int domain, int type)
 {
 	int saved = errno;
 
 	if (saved != EAFNOSUPPORT || !family_historical(domain, type) || family_is_auto())
 		return saved == EAFNOSUPPORT && family_historical(domain, type);
-	errno = saved; /* reading the options may have touched it */
+	errno = saved; /* reading the options may have changed it */
 	return false;
 }
 
@@ -77,7 +78,8 @@ static int socket_rds(int domain, int type, int protocol)
 
 	rds_libc_init();
 	rds_fds_process_init();
-	if (rds_fds_on() && !rds_fds_is_ours()) /* in memory or a table that is its parent's it could only do harm */
+	/* A child that shares its parent's memory or numbers could only do harm. */
+	if (rds_fds_on() && !rds_fds_is_ours())
 		return (int)libc_result(-EAGAIN);
 	reentry_call_begin();
 	if (domain != PF_RDS_NUMBER)
@@ -194,7 +196,7 @@ int getpeername(int fd, __SOCKADDR_ARG addr, socklen_t *len)
 		  : libc_real.getpeername(fd, addr, len);
 }
 
-/* ---- what RDS does not have; the stand-in would answer as AF_UNIX, or even succeed ---- */
+/* ---- calls that RDS refuses; the stand-in would answer as AF_UNIX, or even succeed ---- */
 
 static int socket_refuse(struct rds_sock *sk, int err)
 {
@@ -252,7 +254,7 @@ static int socket_set_option(struct rds_sock *sk, int fd, int level, int opt, co
 
 	if (opt != RDS_BARRIER)
 		return rds_call_setsockopt(sk, fd, level, opt, val, len);
-	rds_fds_hold(sk); /* it may sleep */
+	rds_fds_hold(sk); /* the barrier may sleep */
 	rc = rds_call_setsockopt(sk, fd, level, opt, val, len);
 	rds_fds_unhold();
 	return rc;
@@ -268,13 +270,16 @@ int setsockopt(int fd, int level, int opt, const void *val, socklen_t len)
 							     socket_set_option(now, fd, level, opt, val, len))
 				    : socket_set_option(sk, fd, level, opt, val, len);
 
-	/* The kernel's word on a descriptor in the option (SO_ATTACH_BPF), not on this one: it would be the same again. */
+	/*
+	 * At this level EBADF tells of a descriptor in the option (SO_ATTACH_BPF), not of this one:
+	 * the call would give the same again.
+	 */
 	if (level == SOL_SOCKET)
 		return (int)rds_fds_done(sk, rc);
 	return (int)RDS_FDS_DONE(sk, rc, setsockopt(fd, level, opt, val, len));
 }
 
-/* Requests that AF_UNIX would answer and RDS does not. */
+/* Requests that AF_UNIX answers and RDS does not. */
 static bool ioctl_not_rds(unsigned long req)
 {
 	switch (req) {
@@ -288,7 +293,7 @@ static bool ioctl_not_rds(unsigned long req)
 	}
 }
 
-/* FIOASYNC is the flag's other name. */
+/* FIOASYNC is another name of the flag O_ASYNC. */
 static int ioctl_async(int fd, const int *on)
 {
 	int flags;

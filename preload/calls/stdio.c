@@ -2,10 +2,11 @@
 /*
  * stdio.c - streams on RDS sockets, and POSIX's asynchronous I/O.
  *
- * libc reads and writes for them inside itself, where nobody is asked, and would find the stand-in.  So such a stream is one whose functions are ours
- * (fopencookie), and has the number all the same.  One that there is already when the number becomes a socket's is out of reach, but for the
- * standard ones of a program that is given a socket as one of these.  They make calls by number, so nothing is wrong with them when the number
- * becomes something else's.
+ * libc reads and writes a stream inside itself, where no wrapper is called, and would use the
+ * stand-in. So a stream on an RDS socket is one with functions of ours (fopencookie) that still has
+ * the number. A stream that exists before its number becomes a socket's is out of reach, except for
+ * the standard streams of a program that is given a socket as one of these. The functions make
+ * calls by number, so they stay right if the number becomes another file's.
  *
  * Asynchronous I/O is refused: libc's threads would wait for the stand-in for ever.
  */
@@ -31,7 +32,7 @@ static ssize_t stdio_stream_read(void *cookie, char *buf, size_t len)
 	return read((int)(intptr_t)cookie, buf, len);
 }
 
-/* 0 is the error here. */
+/* Returns 0 for an error, as fopencookie() asks for. */
 static ssize_t stdio_stream_write(void *cookie, const char *buf, size_t len)
 {
 	ssize_t n = write((int)(intptr_t)cookie, buf, len);
@@ -39,7 +40,7 @@ static ssize_t stdio_stream_write(void *cookie, const char *buf, size_t len)
 	return n < 0 ? 0 : n;
 }
 
-/* A socket cannot, as its stand-in; the number may have become a file's. */
+/* A socket cannot seek, and neither can its stand-in. The number may have become a file's. */
 static int stdio_stream_seek(void *cookie, off64_t *at, int from)
 {
 	off64_t now = lseek64((int)(intptr_t)cookie, *at, from);
@@ -64,7 +65,8 @@ static FILE *stdio_stream_open(int fd, const char *mode)
 	if (!f)
 		return NULL;
 	f->_fileno = fd;
-	f->_wide_data = NULL; /* libc has set a trap for wide characters there, and freopen() falls into it */
+	/* libc has put a trap for wide characters there, and freopen() falls into it. */
+	f->_wide_data = NULL;
 	return f;
 }
 
@@ -79,7 +81,8 @@ static void stdio_replace_standard(FILE **which, int fd, const char *mode)
 
 	if (!f)
 		return;
-	f->_wide_data = (*which)->_wide_data; /* nobody else needs it now; after freopen() the program may */
+	/* No other stream needs it now. After freopen() the program may. */
+	f->_wide_data = (*which)->_wide_data;
 	*which = f;
 }
 
@@ -96,7 +99,7 @@ void calls_stdio_start(void)
 		setvbuf(stderr, NULL, _IONBF, 0);
 }
 
-/* ---- without a stream: write() is refused ---- */
+/* ---- dprintf: RDS refuses the write() ---- */
 
 static int dprintf_refuse(const char *format)
 {
@@ -137,7 +140,7 @@ int __dprintf_chk(int fd, int flag, const char *format, ...)
 	return n;
 }
 
-/* ---- asynchronous ---- */
+/* ---- asynchronous I/O ---- */
 
 static bool aio_refuse(int fd)
 {
@@ -168,7 +171,7 @@ int aio_write64(struct aiocb64 *cb)
 	return aio_refuse(cb->aio_fildes) ? -1 : libc_real.aio_write64(cb);
 }
 
-/* One of them is enough: nothing is done then. */
+/* One RDS socket in the list is enough: nothing of the list is done then. */
 int lio_listio(int mode, struct aiocb *const list[], int n, struct sigevent *event)
 {
 	for (int i = 0; i < n; i++)

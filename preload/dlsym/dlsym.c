@@ -1,20 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * dlsym.c - librdsdlsym.so: a look-up of an interposed name through a handle of libc gives librdspreload.so's
- * function, for programs that call sockets by ctypes.CDLL("libc.so.6") and the like.
+ * dlsym.c - librdsdlsym.so: a look-up of an interposed name through a handle of libc gives the
+ * function of librdspreload.so, for programs that call sockets by ctypes.CDLL("libc.so.6") and the
+ * like.
  *
- * An object of its own, which rdsrun preloads behind the library only if RDS_PRELOAD_DLSYM asks for it: nobody else
- * has his dlsym() in our hands.  (An audit module could do the same, and makes the loader keep a second libc and look
- * at every binding.)
+ * A shared object of its own. rdsrun preloads it behind the library only if RDS_PRELOAD_DLSYM asks
+ * for it: other programs keep the dlsym() that they have. (An audit module could do the same, but
+ * it makes the loader keep a second libc and look at every binding.)
  *
- * Always: what is not such a look-up jumps on to the next dlsym() with the caller's return address in place, since
- * that is what RTLD_NEXT and RTLD_DEFAULT go by; no allocation before it, and no call but, once, of dladdr1().  So whoever finds the
- * real function by RTLD_NEXT (our library, other preloads, sanitizers, allocators) does not notice.  An object that
- * itself defines the name asks for what is behind it, even through libc's handle, and gets that: else its calls would
- * go round for ever.  dlvsym() is left alone: who says which version wants libc's.
+ * What always holds: any other look-up jumps on to the next dlsym() with the caller's return
+ * address in place, because RTLD_NEXT and RTLD_DEFAULT depend on it. Before the jump there is no
+ * allocation, and no call but one of dladdr1(), once. So code that finds the real function by
+ * RTLD_NEXT (our library, other preloads, sanitizers, allocators) does not notice. An object that
+ * itself defines the name asks for the next definition, even through libc's handle, and gets that
+ * one: otherwise its calls would come back to itself for ever. dlvsym() is not interposed: a
+ * program that names the version wants libc's function.
  *
- * Knows nothing of the library but its file's name and the names in libc/symbols.def.  Nothing here depends on a
- * constructor, nor calls a string function: sanitizers interpose those, and look the real ones up here.
+ * Knows of the library only its file's name and the names in libc/symbols.def. Nothing here depends
+ * on a constructor or calls a string function: sanitizers interpose those, and look up the real
+ * ones here.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE 1
@@ -27,11 +31,14 @@
 
 typedef void *(*dlsym_fn)(void *handle, const char *name);
 
-/* The next dlsym(); set by rds_dlsym_pick(), which runs before every use. */
+/* The next dlsym(). Set by rds_dlsym_pick(), which runs before every use. */
 extern dlsym_fn rds_dlsym_next;
 dlsym_fn rds_dlsym_next __attribute__((visibility("hidden"), used));
 
-/* ---- dlsym() itself: ask rds_dlsym_pick(handle, name, return address), return what it gives, or jump on ---- */
+/*
+ * ---- dlsym() itself ----
+ * Asks rds_dlsym_pick(handle, name, return address). Returns what that gives, or jumps on.
+ */
 
 #if defined(__x86_64__) && defined(__LP64__)
 __asm__(".text\n"
@@ -92,7 +99,10 @@ __asm__(".text\n"
 	"	.cfi_endproc\n"
 	".size dlsym, . - dlsym\n");
 #else
-/* Elsewhere the compiler has to make the jump of a call in tail position, as it does when it optimizes. */
+/*
+ * On other machines the compiler has to turn a call in tail position into a jump, as it does when
+ * it optimizes.
+ */
 #if __has_attribute(optimize)
 __attribute__((optimize("O2")))
 #endif
@@ -127,7 +137,10 @@ static struct tables object_tables(const struct link_map *map)
 	struct tables t = {0};
 
 	for (const ElfW(Dyn) *d = map->l_ld; d && d->d_tag != DT_NULL; d++) {
-		/* The loader has put addresses there, except where the section cannot be written. */
+		/*
+		 * The loader has relocated these addresses, except where the section cannot be
+		 * written.
+		 */
 		uintptr_t at = d->d_un.d_ptr < map->l_addr ? d->d_un.d_ptr + map->l_addr : d->d_un.d_ptr;
 
 		if (d->d_tag == DT_SYMTAB)
@@ -145,12 +158,13 @@ static struct tables object_tables(const struct link_map *map)
 static bool symbol_is(const struct tables *t, uint32_t i, const char *name)
 {
 	const ElfW(Sym) *s = &t->symbols[i];
-	bool old = t->versions && (t->versions[i] & 0x8000); /* a version that only old programs mean */
+	/* The hidden bit: a version for old programs only. */
+	bool old = t->versions && (t->versions[i] & 0x8000);
 
 	return s->st_shndx != SHN_UNDEF && !old && string_same(t->strings + s->st_name, name);
 }
 
-/* The function `name` of that object, or NULL: also where there is no GNU hash table to look in. */
+/* The function `name` of that object. NULL if there is none, or no GNU hash table to look in. */
 static void *object_find_symbol(const struct link_map *map, const char *name)
 {
 	struct tables t = object_tables(map);
@@ -180,7 +194,7 @@ static const struct link_map *object_at(const void *address)
 	return dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) ? map : NULL;
 }
 
-/* Is that the beginning of its file's name? */
+/* Does its file's name begin with that? */
 static bool object_is_called(const struct link_map *map, const char *begin)
 {
 	const char *name = map->l_name;
@@ -210,8 +224,9 @@ static bool name_is_interposed(const char *name)
 }
 
 /*
- * Whoever comes after us has the next one; in the end it is libc's, or libdl's in old times.  If none has a table
- * that we can read: libc's by the versions that it has been given (2.2.5 on x86-64, 2.17 on AArch64).
+ * Finds the next dlsym() in the order of loading: another preload's, or in the end libc's, or
+ * libdl's in old systems. If no object has a table that can be read here: libc's by the versions
+ * that it has (2.2.5 on x86-64, 2.17 on AArch64).
  */
 static void dlsym_find_next(void)
 {
@@ -226,7 +241,10 @@ static void dlsym_find_next(void)
 	__atomic_store_n(&rds_dlsym_next, (dlsym_fn)found, __ATOMIC_RELEASE);
 }
 
-/* What the library has for a name whose look-up gave `found`, if that is libc's own; or NULL. */
+/*
+ * The library's function for a name whose look-up gave `found`, if `found` is libc's own. Else
+ * NULL.
+ */
 static void *symbol_replacement(const void *found, const char *name)
 {
 	const struct link_map *map = object_at((const void *)&dlsym_find_next), *ours = NULL;
@@ -235,8 +253,9 @@ static void *symbol_replacement(const void *found, const char *name)
 	while (map && map->l_prev)
 		map = map->l_prev;
 	/*
-	 * Of our name space only: another one has a libc of its own.  Up to libc and no further: what is there at the
-	 * start stays, and what comes behind it may be unloaded by another thread meanwhile.
+	 * Only our name space: another one has a libc of its own. Only up to libc: the objects that
+	 * are there at the start stay, and those behind libc may be unloaded by another thread
+	 * meanwhile.
 	 */
 	for (; map && !(ours && seen); map = map->l_next) {
 		if (object_is_called(map, "librdspreload.so"))
@@ -248,7 +267,7 @@ static void *symbol_replacement(const void *found, const char *name)
 	return ours && libc ? object_find_symbol(ours, name) : NULL;
 }
 
-/* NULL: the caller goes on to the next dlsym(). */
+/* NULL: the caller jumps on to the next dlsym(). */
 __attribute__((visibility("hidden"), used)) void *rds_dlsym_pick(void *handle, const char *name, void *caller);
 void *rds_dlsym_pick(void *handle, const char *name, void *caller)
 {

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * borrowed.c - numbers of sockets that other processes carry, when a carrier ends or this process does.
+ * borrowed.c - borrowed sockets when their owner ends, or this process does.
  *
- * They stay marked in the table until one of their calls finds out more; here all of them are gone through, on behalf of who sleeps in poll, select
- * or epoll, or is about to end.
+ * Their numbers stay marked in the table until one of their calls finds out more. The functions
+ * here go through all of them, for a thread that sleeps in poll, select or epoll, or for a process
+ * that is about to end.
+ *
  * Must not know what calls do.
  */
 #include "preload/fdtable/fdtable.h"
@@ -17,11 +19,13 @@ void rds_fds_find_all_owners(void)
 		refused = false;
 		if (rds_fds_peek(n) == FDS_BORROWED && rds_borrower_owner_gone(n) &&
 		    !rds_fds_find_owner(n, &since, &refused) && !refused)
+			/* The last owner takes long to end, or the next owner is stopped. */
 			late |= rds_borrower_owner_gone(
-				n); /* its last carrier takes long to end, or the next one is stopped */
+				n);
 	}
 	if (!late)
-		rds_standby_hangup_drop(); /* what has no number here any more, or could not be helped */
+		/* Sockets that have no number here any more, or for which no owner was found. */
+		rds_standby_hangup_drop();
 }
 
 _Atomic bool rds_fds_handed_off;
@@ -64,14 +68,14 @@ bool rds_fds_find_owner(int fd, uint64_t *since, bool *refused)
 		if (rc == -RDS_BORROWER_TAKE_OVER)
 			rc = rds_fds_take_over(fd);
 		if (rc == -EAGAIN)
-			break; /* stopped, most likely: it has been asked */
+			break; /* most likely the owner is stopped: it has the request */
 		if (rc) {
 			*refused = rds_fds_error_is_temporary(rc);
 			if (*refused)
 				rds_standby_show_readable(fd);
 			if (rc == -ENOTCONN && rds_borrower_owner_gone(fd))
 				rds_borrower_give_up(fd);
-			rds_standby_hangup_drop(); /* and nobody is woken for it again */
+			rds_standby_hangup_drop(); /* no thread is woken for it again */
 			break;
 		}
 		sk = rds_fds_ref(fd);

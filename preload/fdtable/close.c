@@ -2,9 +2,10 @@
 /*
  * close.c - the table of fdtable.h: numbers that go away, one (close) or many (close_range, exec).
  *
- * The kernel frees a number inside close(), before we can clear the word, and may hand it out again at once.  So a
- * closer first marks the word FDS_CLOSING and afterwards clears only a word that still has the mark: a new owner
- * has replaced word and mark by then, and has given back the old reference himself.
+ * The kernel frees a number inside close(), before the word can be cleared, and may use the number
+ * again at once. So the closing thread first marks the word FDS_CLOSING. Afterwards it clears only
+ * a word that still has the mark. A thread that got the number anew has replaced the word and the
+ * mark by then, and has given back the old reference.
  *
  * Must not know how a number got its socket (fdtable.c).
  */
@@ -21,7 +22,8 @@ static void fds_mark_closing(_Atomic(uintptr_t) *word)
 	if (!value)
 		return;
 	if (!fds_sock(value))
-		atomic_compare_exchange_strong(word, &value, 0); /* a mark holds nothing: may go early */
+		/* A mark holds no reference: it may go early. */
+		atomic_compare_exchange_strong(word, &value, 0);
 	else
 		atomic_compare_exchange_strong(word, &value, value | FDS_CLOSING);
 }
@@ -34,7 +36,10 @@ static void fds_clear_closing(_Atomic(uintptr_t) *word)
 		fds_drop(value);
 }
 
-/* A child that shares our memory may have something of its own there: ours would end with an exec. */
+/*
+ * A child that shares our memory may have a descriptor of its own at this number. The engine's
+ * would be closed by an exec.
+ */
 bool rds_fds_is_hidden(int fd)
 {
 	int saved = errno, flags;
@@ -62,10 +67,13 @@ static int fds_close_ours(int fd, _Atomic(uintptr_t) *word)
 	int rc = libc_real.close(fd);
 	int saved = errno;
 
-	/* Whatever close() says, the number is free now (Linux frees it on EINTR and EIO too). */
+	/*
+	 * Whatever close() returns, the number is free now (Linux frees it on EINTR and EIO, too).
+	 */
 	fds_clear_closing(word);
 	if (unlikely(st.st_ino) &&
-	    !rds_fds_has_other_number(st.st_ino, 1, 0)) /* another thread has closed that one meanwhile */
+	    /* Another thread may have closed the socket's other number meanwhile. */
+	    !rds_fds_has_other_number(st.st_ino, 1, 0))
 		rds_borrower_drop(st.st_ino);
 	rds_borrower_close_wait();
 	reentry_call_end();
@@ -80,9 +88,10 @@ int rds_fds_close(int fd)
 	if (!word || !atomic_load_explicit(word, memory_order_acquire)) {
 		if (likely(!os_fd_is_internal(fd)) || !rds_fds_is_hidden(fd))
 			return libc_real.close(fd);
-		if (os_library_depth) /* a library that works for the engine, which knows the number */
+		/* A library that works for the engine, which knows the number. */
+		if (os_library_depth)
 			return (int)libc_result(os_close(fd));
-		errno = EBADF; /* the program never opened it */
+		errno = EBADF; /* the program has never opened it */
 		return -1;
 	}
 	return fds_close_ours(fd, word);
@@ -98,7 +107,7 @@ static void fds_each(unsigned first, unsigned last, void (*act)(_Atomic(uintptr_
 		_Atomic(uintptr_t) *word = rds_fds_word((int)fd);
 
 		if (!word)
-			fd |= FDS_CHUNK - 1; /* nothing in this chunk */
+			fd |= FDS_CHUNK - 1; /* no word in this chunk */
 		else if (atomic_load_explicit(word, memory_order_relaxed))
 			act(word);
 	}

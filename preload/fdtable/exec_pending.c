@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * exec_pending.c - numbers of sockets that are left for an exec, and the exec may fail.
+ * exec_pending.c - numbers of sockets that are handed off for an exec that may fail.
  *
- * Until that is known calls of other threads fail (rds_handoff_out()).  In the kernel they would not: a thread that is in a call, or makes one, hears nothing
- * of an exec that fails, and does not live to see one that does not.  So what failed for that reason waits here, and is made again: on the socket
- * that has been taken back, or as a holder's if somebody was quicker.  But not what a signal handler calls that has interrupted the exec: that
- * would wait for itself.
- * Must not know how a socket is left.
+ * Until the result of the exec is known, calls of other threads fail (rds_handoff_out()). In the
+ * kernel they would not: a thread that is in a call, or makes one, does not notice an exec that
+ * fails, and does not live to see one that succeeds. So a call that failed for that reason waits
+ * here and is made again: on the socket that was taken back, or as a borrower's if another process
+ * has taken the socket. A call of a signal handler that has interrupted the exec does not wait: it
+ * would wait for its own thread.
+ *
+ * Must not know how a socket is handed off.
  */
 #include "preload/fdtable/impl.h"
 
 #include "engine/sys/os.h"
 
-static _Atomic unsigned execs; /* under way, for which sockets are being left */
+static _Atomic unsigned execs; /* execs under way for which sockets are handed off */
 static __thread unsigned own_execs __attribute__((tls_model("initial-exec")));
 
 void rds_fds_exec_begin(void)
@@ -21,7 +24,7 @@ void rds_fds_exec_begin(void)
 	atomic_fetch_add(&execs, 1);
 }
 
-/* What others have taken meanwhile is theirs. */
+/* What other processes have taken meanwhile stays with them. */
 static void fds_drop_taken(void)
 {
 	for (int n = 0; n < rds_fds_top(); n++) {

@@ -3,14 +3,18 @@
  * fdtable.c - the table of fdtable.h: its words and how they change.
  *
  * Rules that keep it true without a lock:
- *  - A word that holds a socket holds one reference of it (the number's).  Whoever takes the socket out of the word by
- *    an atomic exchange or compare-and-swap, and only he, gives that reference back by rds_call_number_closed().
- *  - A reader takes a reference on what it read (rds_sock_get is safe on any former socket) and then reads the word
- *    again: same word, so the number's reference was there all the time and the object is the right one.
- *  - A number that is being closed is marked, and cleared only if it still has the mark (close.c).
- *  - A number that is given to a socket by dup2() names it in the table before the kernel does it.  Otherwise the hang-up of what
- *    stood there before would make the number nobody's, and another thread's call go to the stand-in.
- *  - Chunks are never freed, and come from mmap: dup2() is async-signal-safe, malloc is not.
+ *  - A word that holds a socket holds one reference of it (the number's). The thread that takes
+ *    the socket out of the word by an atomic exchange or compare-and-swap, and no other thread,
+ *    gives that reference back by rds_call_number_closed().
+ *  - A reader takes a reference on the socket that it read (rds_sock_get() is safe on any former
+ *    socket) and reads the word again. If it is the same word, the number's reference was there all
+ *    the time, and the object is the right one.
+ *  - A number that is being closed is marked. It is cleared only if it still has the mark
+ *    (close.c).
+ *  - dup2() of a socket onto a number: the table names the socket before the kernel copies it.
+ *    Otherwise the hang-up of the socket that was there before would clear the word, and another
+ *    thread's call would go to the stand-in.
+ *  - Chunks are never freed. They come from mmap: dup2() is async-signal-safe, malloc is not.
  */
 #include "preload/fdtable/impl.h"
 
@@ -59,8 +63,9 @@ int rds_fds_reserve(int fd)
 }
 
 /*
- * Called by the engine's helper when the last copy of a socket went without us seeing it.  A number that is being
- * closed at this moment is left alone: its closer gives the reference back, and waits for the port to be free.
+ * Called by the engine's helper when the last copy of a socket is gone and no wrapper has seen it
+ * go. A number that is being closed at this moment is left alone: the closing thread gives the
+ * reference back, and waits for the port to be free.
  */
 static unsigned fds_hangup(struct rds_sock *sk)
 {
@@ -79,7 +84,7 @@ static unsigned fds_hangup(struct rds_sock *sk)
 	return forgotten;
 }
 
-/* Another process is about to make its calls. */
+/* Another process is about to make the calls on this socket. */
 static void fds_hand_off(struct rds_sock *sk)
 {
 	for (int fd = 0; fd < atomic_load(&fds_top); fd++) {
@@ -89,12 +94,12 @@ static void fds_hand_off(struct rds_sock *sk)
 		if (!word)
 			fd |= (int)FDS_CHUNK - 1;
 		else if (atomic_compare_exchange_strong(word, &value, FDS_BORROWED))
-			rds_sock_put(sk); /* not the last: the engine has one */
+			rds_sock_put(sk); /* not the last one: the engine has one */
 	}
 	atomic_store(&rds_fds_handed_off, true);
 }
 
-/* Any number of it, for the engine (a hand-over is a rare thing). */
+/* Any number of the socket, for the engine. A linear search will do: a hand-off is rare. */
 static int fds_find_number(struct rds_sock *sk)
 {
 	for (int fd = 0; fd < atomic_load(&fds_top); fd++) {
@@ -125,14 +130,17 @@ void rds_fds_init(void)
 
 void rds_fds_fork_child(void)
 {
-	rds_borrower_forget(); /* it looks which sockets have numbers */
+	rds_borrower_forget(); /* it looks up which sockets have numbers */
 	for (unsigned c = 0; c < FDS_CHUNKS; c++) {
 		struct fds_chunk *chunk = atomic_load_explicit(&rds_fds_root[c], memory_order_acquire);
 
 		for (unsigned i = 0; chunk && i < FDS_CHUNK; i++) {
 			uintptr_t word = atomic_load_explicit(&chunk->word[i], memory_order_relaxed);
 
-			/* The parent's epoll sets are fed by the parent's engine, as long as there is a parent. */
+			/*
+			 * The parent's engine feeds the parent's epoll sets, as long as the parent
+			 * lives.
+			 */
 			if (word && !rds_fds_word_is_epoll(word))
 				atomic_store_explicit(&chunk->word[i], FDS_BORROWED, memory_order_relaxed);
 		}
@@ -150,7 +158,7 @@ void rds_fds_fork_child(void)
 
 static int fds_add(int fd, struct rds_sock *sk);
 
-/* A number of that socket, outside of first .. last? */
+/* Does the socket with that inode have a number outside of first .. last? */
 bool rds_fds_has_other_number(ino_t inode, unsigned first, unsigned last)
 {
 	struct stat st;
@@ -171,7 +179,7 @@ bool rds_fds_is_last_number(int fd, unsigned first, unsigned last)
 	       !rds_fds_has_other_number(want.st_ino, first, last);
 }
 
-/* All numbers of the socket that `fd` names, which this process carries from now on. */
+/* This process now owns the socket that `fd` names: enters all numbers of the socket. */
 static void fds_add_taken_over(int fd, struct rds_sock *sk)
 {
 	struct stat want, st;
@@ -182,14 +190,19 @@ static void fds_add_taken_over(int fd, struct rds_sock *sk)
 		if (rds_fds_peek(n) == FDS_BORROWED && fstat(n, &st) == 0 && st.st_ino == want.st_ino)
 			(void)fds_add(n, sk);
 	}
-	rds_borrower_close_begin(fd); /* channels to its last carrier, or, by another thread's attempt, to ourselves */
+	/*
+	 * Channels to the last owner, or to this process itself, which another thread's attempt has
+	 * made.
+	 */
+	rds_borrower_close_begin(fd);
 	rds_borrower_close_wait();
-	rds_call_number_closed(sk); /* the taker's own reference */
+	rds_call_number_closed(sk); /* the reference of the take-over itself */
 }
 
 /*
- * A number of another process's socket, or has it been reused behind our back?  Nobody tells us when such a stand-in is closed, but a call on
- * it goes a long way anyway: it can afford to ask the kernel.  NULL also if the socket has just become ours.
+ * Is it still a number of another process's socket? The kernel may have reused the number unseen:
+ * nothing tells this process when such a stand-in is closed. A call on it takes long anyway, so it
+ * can afford to ask the kernel. NULL also if the socket has just become this process's.
  */
 static struct rds_sock *fds_check_borrowed(int fd, _Atomic(uintptr_t) *word)
 {
@@ -221,7 +234,8 @@ int rds_fds_take_over(int fd)
 	rc = rds_handoff_in(fd, &sk);
 	if (rc == 0)
 		fds_add_taken_over(fd, sk);
-	else if (rc == -EAGAIN) /* whoever is leaving it, or taking it, is about to be done */
+	else if (rc == -EAGAIN)
+		/* the process that hands it off, or takes it over, is about to be done */
 		libc_real.poll(NULL, 0, 1);
 	errno = saved;
 	if (rc == 0 || rc == -EAGAIN)
@@ -237,7 +251,8 @@ struct rds_sock *rds_fds_ref_slow(int fd, _Atomic(uintptr_t) *word)
 		if (value == FDS_BORROWED) {
 			int saved = errno;
 
-			if (!rds_fds_is_ours()) /* a child that shares our memory: its calls are system calls only */
+			/* a child that shares our memory: its calls are system calls only */
+			if (!rds_fds_is_ours())
 				return NULL;
 			struct rds_sock *away = fds_check_borrowed(fd, word);
 
@@ -251,13 +266,16 @@ struct rds_sock *rds_fds_ref_slow(int fd, _Atomic(uintptr_t) *word)
 		if (!sk)
 			return NULL;
 		if (os_process_inherited()) {
-			if (!rds_fds_is_ours()) /* one that shares our numbers */
+			if (!rds_fds_is_ours()) /* a child that shares our numbers */
 				return NULL;
 			continue;
 		}
 		if (!rds_sock_enter(sk)) {
-			/* Gone, though the number names it: its hang-up is about to be told, so the number is free
-			 * and whatever stands there now is not ours. */
+			/*
+			 * The socket is gone, though the number names it. Its hang-up is about to
+			 * be reported, so the number is free, and a descriptor that has the number
+			 * now is not RDS.
+			 */
 			if (atomic_load_explicit(word, memory_order_acquire) == value)
 				return NULL;
 			continue;
@@ -287,7 +305,7 @@ void rds_fds_hold_arm(void)
 	rds_fds_call_refs.armed = pthread_setspecific(call_refs_key, &rds_fds_call_refs) == 0;
 }
 
-/* From inside its sleep: what was noted last is this call's. */
+/* Called from inside the call's sleep: the reference noted last is this call's. */
 static void call_ref_left(struct rds_sock *sk)
 {
 	unsigned n = rds_fds_call_refs.n - 1;
@@ -298,7 +316,7 @@ static void call_ref_left(struct rds_sock *sk)
 	rds_fds_unref(sk);
 }
 
-/* The thread ends: in most cases with nothing in hand. */
+/* The thread ends. In most cases it has no reference. */
 static void call_refs_release(void *arg)
 {
 	struct fds_call_refs *held = arg;
@@ -341,7 +359,7 @@ int rds_fds_install(int fd, struct rds_sock *sk)
 	return 0;
 }
 
-/* The number names a socket of ours: takes a number's reference for it. */
+/* The number names a socket of this process: takes a number's reference for it. */
 static int fds_add(int fd, struct rds_sock *sk)
 {
 	_Atomic(uintptr_t) *word = fds_word_alloc(fd);
@@ -353,7 +371,7 @@ static int fds_add(int fd, struct rds_sock *sk)
 	return 0;
 }
 
-/* A stand-in that no engine of ours knows: another process's. */
+/* A stand-in that the engine of this process does not know belongs to another process. */
 static int fds_add_borrowed(int fd)
 {
 	_Atomic(uintptr_t) *word;
@@ -364,7 +382,7 @@ static int fds_add_borrowed(int fd)
 	if (!word)
 		return -EMFILE;
 	rds_libc_init();
-	rds_fds_process_init(); /* whoever it forks has it, too */
+	rds_fds_process_init(); /* a child of a fork has the socket, too */
 	if (!rds_fds_on()) {
 		rds_fds_claim();
 		atomic_store(&rds_fds_active, true);
@@ -374,7 +392,10 @@ static int fds_add_borrowed(int fd)
 	return 0;
 }
 
-/* Asks the kernel and the engine instead of the table; a number that is not ours is forgotten. */
+/*
+ * Asks the kernel and the engine instead of the table. A number that is not an RDS socket is
+ * forgotten.
+ */
 static int fds_recognise(int fd)
 {
 	struct rds_sock *sk = NULL;
@@ -413,7 +434,10 @@ static int fds_number_parse(const char *name)
 	return *name ? -1 : n;
 }
 
-/* All numbers that this process has, whatever the table says.  Without the allocator.  False: the kernel does not say. */
+/*
+ * Calls fn for all numbers that this process has, whatever the table says. Uses no allocator.
+ * False: the kernel does not tell them.
+ */
 static bool fds_each_open_number(void (*fn)(int fd))
 {
 	_Alignas(struct dirent64) char buf[2048];
@@ -452,8 +476,9 @@ static void fds_handoff_number(int fd)
 }
 
 /*
- * The table is the process's whose memory this is, and says nothing of our numbers.  A handler of ours must not come in
- * between: the locks are those of that process, and we may not return to give them back.
+ * The table belongs to the process whose memory this child shares, and says nothing of the child's
+ * numbers. Signals are held, so that no handler of the program comes in between: the locks are
+ * those of that process, and the child may not return to give them back.
  */
 void rds_fds_handoff_kept(void)
 {
@@ -470,7 +495,10 @@ void rds_fds_handoff_kept(void)
 	errno = saved;
 }
 
-/* The child will know what we know of them: what is needed to go on if one of us is killed. */
+/*
+ * This process attaches as a borrower, and the child has copies of what it keeps: either of them
+ * can take the sockets over if the other one is killed.
+ */
 void rds_fds_handoff_all(void)
 {
 	for (int fd = 0; rds_handoff_unbound_any() && fd < atomic_load(&fds_top); fd++) {
@@ -489,7 +517,7 @@ int rds_fds_copied(int from, int fd, struct rds_sock *sk)
 	if (!sk && !now && !rds_fds_peek(fd))
 		return 0;
 	if (!rds_fds_is_ours())
-		return 0; /* a vfork child's copy is its own business */
+		return 0; /* a vfork child's copy does not concern the table */
 	if (!sk && !fds_sock(now)) {
 		rds_fds_clear(fd);
 		if (rds_fds_word_is_epoll(now))
@@ -503,7 +531,10 @@ int rds_fds_copied(int from, int fd, struct rds_sock *sk)
 			fds_drop(atomic_exchange(word, FDS_BORROWED));
 		return word ? 0 : -EMFILE;
 	}
-	/* If another thread closed or replaced `from` meanwhile, only the kernel knows what was copied. */
+	/*
+	 * If another thread has closed or replaced `from` meanwhile, only the kernel knows what was
+	 * copied.
+	 */
 	return sk && now == (uintptr_t)sk ? fds_add(fd, sk) : fds_recognise(fd);
 }
 
@@ -526,7 +557,8 @@ void rds_fds_replace_end(int from, int fd, struct rds_sock *sk, uintptr_t before
 	uintptr_t ours = (uintptr_t)sk;
 
 	if (done && rds_fds_peek(from) != (uintptr_t)sk)
-		(void)fds_recognise(fd); /* as in rds_fds_copied(); there is a word for it */
+		/* as in rds_fds_copied(); cannot fail, since the word exists */
+		(void)fds_recognise(fd);
 	if (!done && atomic_compare_exchange_strong(rds_fds_word(fd), &ours, before))
 		rds_call_number_closed(sk);
 	else

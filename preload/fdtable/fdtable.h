@@ -2,9 +2,12 @@
 /*
  * fdtable.h - which descriptor numbers are RDS sockets.
  *
- * A two-level table of atomic words, read without a lock by every wrapper.  A program that never made an RDS socket
- * pays one predictable branch (rds_fds_active).  The kernel owns the numbers, the table only follows it: every wrapper
- * through which a number comes into use, changes hands or goes away says so here.
+ * A two-level table of atomic words. Every wrapper reads it without a lock. A program that never
+ * made an RDS socket pays one predictable branch (rds_fds_active). The kernel owns the numbers and
+ * the table follows it: every wrapper through which a number comes into use, is copied or goes away
+ * tells the table.
+ *
+ * Must not know what a call does with a socket.
  */
 #ifndef PRELOAD_FDS_H
 #define PRELOAD_FDS_H
@@ -19,27 +22,33 @@
 
 #define FDS_CHUNK_BITS 12
 #define FDS_CHUNK (1u << FDS_CHUNK_BITS)
-#define FDS_CHUNKS 4096u /* numbers up to 16 million; a socket that lands higher is refused with EMFILE */
+/* Numbers up to 16 million. A socket with a higher number is refused with EMFILE. */
+#define FDS_CHUNKS 4096u
 
-/* A word: 0, one of the marks below, or a struct rds_sock pointer, perhaps with FDS_CLOSING. */
+/*
+ * A word: 0, one of the marks below, or a struct rds_sock pointer, which may have FDS_CLOSING
+ * added.
+ */
 #define FDS_CLOSING 1u	 /* a close() of this number is under way in the kernel */
 #define FDS_EPOLL 2u	 /* an epoll descriptor with RDS sockets in its set */
+/* An RDS socket whose engine is in another process: only its stand-in is here (share/borrower.h) */
 #define FDS_BORROWED                                                                                                   \
-	4u /* an RDS socket whose engine is in another process: only the stand-in is here (engine/share/borrower.h) */
-#define FDS_NESTED 8u	 /* an epoll descriptor with such a set in its set */
+	4u
+#define FDS_NESTED 8u	 /* an epoll descriptor with one of these sets in its set */
 #define FDS_MARKS 16u	 /* values below are marks */
 
 struct fds_chunk {
 	_Atomic(uintptr_t) word[FDS_CHUNK];
 };
 
-extern _Atomic bool rds_fds_active; /* this process, or one it was forked from, has had an RDS socket */
+/* This process, or one it was forked from, has had an RDS socket. */
+extern _Atomic bool rds_fds_active;
 extern _Atomic(struct fds_chunk *) rds_fds_root[FDS_CHUNKS];
 
-/* What rds_fds_get() says of an inherited number; not a pointer to follow. */
+/* What rds_fds_get() returns for a borrowed socket. Not a pointer to follow. */
 #define RDS_BORROWED ((struct rds_sock *)(uintptr_t)FDS_BORROWED)
 
-/* ... there is something in that word: as rds_fds_get(), as rds_fds_ref(). */
+/* Slow paths of rds_fds_get() and rds_fds_ref(), for a word that is not 0. */
 struct rds_sock *rds_fds_get_slow(_Atomic(uintptr_t) *word, int fd);
 struct rds_sock *rds_fds_ref_slow(int fd, _Atomic(uintptr_t) *word);
 
@@ -66,8 +75,9 @@ static inline uintptr_t rds_fds_peek(int fd)
 }
 
 /*
- * The socket behind a number: NULL for everything that is not RDS, RDS_BORROWED, or a socket with a reference.  Either of these has to be given
- * to rds_fds_put(), until when the thread is inside (signals/reentry.h).
+ * The socket behind a number: NULL if the number is not RDS, RDS_BORROWED, or a socket with a
+ * reference. The caller gives RDS_BORROWED or the socket to rds_fds_put(). Until then the thread is
+ * inside (signals/reentry.h).
  */
 static inline struct rds_sock *rds_fds_get(int fd)
 {
@@ -80,7 +90,7 @@ static inline struct rds_sock *rds_fds_get(int fd)
 	return rds_fds_get_slow(word, fd);
 }
 
-/* The same for who is inside already; given back by rds_fds_unref(). */
+/* The same for a thread that is inside already. The result is given back by rds_fds_unref(). */
 static inline struct rds_sock *rds_fds_ref(int fd)
 {
 	_Atomic(uintptr_t) *word = rds_fds_on() ? rds_fds_word(fd) : NULL;
@@ -94,7 +104,7 @@ static inline void rds_fds_unref(struct rds_sock *sk)
 		rds_sock_leave(sk);
 }
 
-/* True: see reentry_call_end(). */
+/* True: the call is to be made again if it was interrupted (reentry_call_end()). */
 static inline bool rds_fds_put(struct rds_sock *sk)
 {
 	if (unlikely(!sk))
@@ -104,8 +114,9 @@ static inline bool rds_fds_put(struct rds_sock *sk)
 }
 
 /*
- * A call on another process's socket, again and again until it was made: there, or here if the socket has become ours meanwhile.
- * `here` may use the socket under the name given.
+ * A call on another process's socket. It is repeated until it was made: by the owner, or by `here`
+ * if this process has taken the socket over meanwhile. `here` may use the socket under the name
+ * given.
  */
 #define RDS_BORROWED_CALL(fd, away, name, here)                                                                        \
 	__extension__({                                                                                                \
@@ -121,14 +132,19 @@ static inline bool rds_fds_put(struct rds_sock *sk)
 		rc_;                                                                                                   \
 	})
 
-/* After -RDS_BORROWER_TAKE_OVER: 0, it has been taken over, here or by somebody who was quicker; -errno: this process cannot. */
+/*
+ * After -RDS_BORROWER_TAKE_OVER. 0: this process, or another one that was quicker, has taken the
+ * socket over. -errno: this process cannot.
+ */
 int rds_fds_take_over(int fd);
-bool rds_fds_error_is_temporary(int rc); /* ... for lack of something that it may have later */
+/* for lack of a resource that the process may have later */
+bool rds_fds_error_is_temporary(int rc);
 
 /*
- * Around an engine call that may sleep, where the thread may be cancelled, or leave by siglongjmp(): notes the reference, so that it is
- * given back when the sleep is left (rds_hook_left), or the thread ends inside.  A tenth of the cost of pthread_cleanup_push().  A call beyond
- * FDS_CALL_REFS nested ones (signal handlers that never return) is not noted.
+ * Around an engine call that may sleep, where the thread may be cancelled or may leave by
+ * siglongjmp(). Notes the reference. It is given back when the sleep is left (rds_hook_left) or
+ * when the thread ends inside. Costs a tenth of pthread_cleanup_push(). A call beyond FDS_CALL_REFS
+ * nested ones (signal handlers that never return) is not noted.
  */
 #define FDS_CALL_REFS 8
 struct fds_call_refs {
@@ -141,7 +157,7 @@ void rds_fds_hold_arm(void);
 
 static inline void rds_fds_hold(struct rds_sock *sk)
 {
-	unsigned n = rds_fds_call_refs.n++; /* first: a signal handler nests above us */
+	unsigned n = rds_fds_call_refs.n++; /* first: a signal handler nests above this call */
 
 	if (likely(n < FDS_CALL_REFS))
 		rds_fds_call_refs.sk[n] = sk;
@@ -159,14 +175,17 @@ static inline void rds_fds_unhold(void)
 	rds_fds_call_refs.n = n;
 }
 
-/* Ends a call: the reference goes back, the engine's result becomes libc's. */
+/* Ends a call: gives the reference back and turns the engine's result into libc's. */
 static inline long rds_fds_done(struct rds_sock *sk, long rc)
 {
 	rds_fds_put(sk);
 	return libc_result(rc);
 }
 
-/* ... of a call that may have been cut short for a handler, or found its socket being left, and is made again then. */
+/*
+ * The same, and makes the call again if it was cut short for a signal handler that restarts it, or
+ * if its socket was closed only for an exec that failed.
+ */
 #define RDS_FDS_DONE(sk, rc, again)                                                                                    \
 	__extension__({                                                                                                \
 		long rc_ = (rc);                                                                                       \
@@ -174,7 +193,7 @@ static inline long rds_fds_done(struct rds_sock *sk, long rc)
 		(unlikely(rds_fds_put(sk)) && rc_ == -EINTR) || back_ ? (long)(again) : libc_result(rc_);              \
 	})
 
-/* The kernel has just handed out this number for something that is not RDS: forget what the table may say. */
+/* The kernel has just given this number to a descriptor that is not RDS: clears its word. */
 void rds_fds_clear_slow(int fd);
 static inline int rds_fds_clear(int fd)
 {
@@ -185,81 +204,111 @@ static inline int rds_fds_clear(int fd)
 
 /* Once, before the engine can start its helper. */
 void rds_fds_init(void);
-/* A new socket stands at fd; takes over the reference that rds_call_socket() gave.  0 or -errno (then nothing is kept). */
+/*
+ * A new socket has the number fd. Takes over the reference that rds_call_socket() gave. 0 or
+ * -errno; after an error nothing is kept.
+ */
 int rds_fds_install(int fd, struct rds_sock *sk);
 /* Makes sure that the table has room for this number, so that rds_fds_copied() cannot fail. */
 int rds_fds_reserve(int fd);
 /*
- * A copy of a socket onto a given number: the table says so before the kernel does it, so that no call of another thread finds the
- * number free, or somebody else's, while the kernel has our stand-in there already.  begin: false if there is nothing to be
- * said ahead (then rds_fds_copied() says it afterwards).  end: has the kernel done it?
+ * dup2() of a socket onto a given number. The table names the socket before the kernel copies it.
+ * Otherwise another thread's call could find the number free, or the socket that was there before,
+ * while the kernel has the stand-in there already. begin: false if nothing is to be entered ahead;
+ * rds_fds_copied() does it afterwards then. end: `done` tells whether the kernel has made the copy.
  */
 bool rds_fds_replace_begin(int fd, struct rds_sock *sk, uintptr_t *before);
 void rds_fds_replace_end(int from, int fd, struct rds_sock *sk, uintptr_t before, bool done);
-/* The kernel has made fd a copy of `from`, which was sk (NULL, RDS_BORROWED or a referenced socket) before that. */
+/*
+ * The kernel has made fd a copy of `from`, which was sk (NULL, RDS_BORROWED or a referenced socket)
+ * before that.
+ */
 int rds_fds_copied(int from, int fd, struct rds_sock *sk);
-/* A number that came from outside (SCM_RIGHTS): ours if the engine knows the inode, another process's socket by its name. */
+/*
+ * A number that came from outside (SCM_RIGHTS). It is a socket of this process if the engine knows
+ * the inode, and another process's socket if it has the name of a stand-in.
+ */
 void rds_fds_received(int fd);
-/* Start of a program: sockets of other processes among the numbers that it was given. */
+/*
+ * Start of a program: finds sockets of other processes among the numbers that the program was
+ * given.
+ */
 void rds_fds_scan(void);
 /*
- * Sockets of a process that has no helper, to whoever makes the next call: those that the calling process, which only
- * shares the memory, keeps over an exec; all, before there is a child that no handler sees.
+ * Sockets of a process that has no helper are handed off to the process that makes the next call.
+ * kept: those that the calling process keeps over an exec; it only shares the memory (vfork). all:
+ * all of them, before a child starts that no fork handler sees.
  */
 void rds_fds_handoff_kept(void);
 void rds_fds_handoff_all(void);
 /*
- * Around an exec, for which sockets are left (rds_handoff_out()) though it may fail.  left: some were; what others have taken meanwhile is theirs.
+ * Around an exec for which sockets are handed off (rds_handoff_out()) and which may fail. left:
+ * some were handed off; those that other processes have taken meanwhile stay with these processes.
  */
 void rds_fds_exec_begin(void);
 void rds_fds_exec_end(bool left);
 void rds_fds_exec_reset(void); /* forked child */
 /*
- * Is a call to be made again, since its socket was not open only for another thread's exec, which has failed?  Waits until that has.  The thread is
- * inside, or has a reference.
+ * True: the call is to be made again. Its socket was not open only for another thread's exec, and
+ * that exec has failed. Waits until it has. The thread is inside, or has a reference.
  */
 bool rds_fds_exec_must_retry(struct rds_sock *sk);
 
 /*
- * For whoever sleeps: a socket that another process carries has lost its carrier, perhaps.  It is ours (true), or another process carries it on,
- * which keeps the stand-in current from now on, or when it goes on.  since: as of rds_borrower_watch().
- * refused: this process has no descriptor for that now.
+ * For a thread that sleeps: the owner of a borrowed socket may have ended. True: the socket is this
+ * process's now. False: another process is the owner, and keeps the stand-in current from now on,
+ * or as soon as it runs again. since: as in rds_borrower_watch(). refused: this process lacks a
+ * resource, such as a descriptor, to find out now.
  */
 bool rds_fds_find_owner(int fd, uint64_t *since, bool *refused);
-void rds_fds_find_all_owners(void); /* the same for all that have */
+void rds_fds_find_all_owners(void); /* the same for all whose owners have ended */
 /*
- * Sockets of ours were left to whoever makes the next call, and may be in a set that is about to be waited for: it is made
- * now, for each of them, and their stand-ins show the truth again.
+ * Sockets of this process were handed off, and may be in a set that a thread is about to wait for.
+ * Finds the owner of each of them now, or takes the socket over, so that the stand-ins are current
+ * again.
  */
 extern _Atomic bool rds_fds_handed_off;
 void rds_fds_reclaim_all(void);
-/* This process ends, or execs: sockets of others that have lost their carriers are left to whoever wants them. */
+/* This process ends or execs: parks the sockets of other processes whose owners have ended. */
 void rds_fds_park_orphans(void);
-/* Is it another process's socket, and none of its other numbers outside [first, last]? */
+/* Is it another process's socket that has no further number outside [first, last]? */
 bool rds_fds_is_last_number(int fd, unsigned first, unsigned last);
 
-/* close() of one number, with the result and errno of the real one.  One of the engine's is EBADF, but not for its own libraries. */
+/*
+ * close() of one number, with the result and errno of the real close(). A descriptor of the engine
+ * gives EBADF, except to the engine's own libraries.
+ */
 int rds_fds_close(int fd);
-/* An internal number: is there one of ours, which a close() must leave alone?  (vfork's child needs them at its exec.) */
+/*
+ * An internal number: does it name a descriptor of the engine, which a close() must leave alone? A
+ * child of vfork() needs these descriptors at its exec.
+ */
 bool rds_fds_is_hidden(int fd);
-/* The two halves of closing [first, last]: before and after the kernel did it. */
+/* The two halves of closing [first, last]: before and after the kernel has done it. */
 void rds_fds_close_begin(unsigned first, unsigned last);
 void rds_fds_close_end(unsigned first, unsigned last);
 
 /*
- * May this process change the table and the engine's descriptors?  Not a child that shares our memory but has its own
- * descriptors (vfork), nor one of clone() that shares our descriptors but has a copy of our memory: their calls are
- * system calls only.  Another child with a copy of our memory that no fork handler has seen
- * (_Fork, raw clone) is put in order on the way.
+ * May this process change the table and the engine's descriptors? A child that shares this memory
+ * but has its own descriptors (vfork) may not. Nor may a child of clone() that shares the
+ * descriptors but has a copy of the memory. Their calls are system calls only. Any other child with
+ * a copy of the memory that no fork handler has seen (_Fork, raw clone) is put in order by this
+ * function.
  */
 bool rds_fds_is_ours(void);
-extern _Atomic unsigned rds_fds_sharing_clones; /* not 0, and not the owner: of the latter kind */
-void rds_fds_claim(void);			/* it is this process's */
-/* In a child with a copy of our memory: all sockets become inherited numbers, the engine is forgotten. */
+/*
+ * Calls of clone() that start a child which shares the descriptors and has a copy of the memory.
+ * While this is not 0, a process that is not the table's is such a child.
+ */
+extern _Atomic unsigned rds_fds_sharing_clones;
+void rds_fds_claim(void);			/* the table is this process's */
+/*
+ * In a child with a copy of the memory: all sockets become borrowed ones, the engine is forgotten.
+ */
 void rds_fds_fork_child(void);
 
 void rds_fds_mark_epoll(int ep, uintptr_t mark);
-/* A wait for it may be one for sockets that other processes carry. */
+/* A wait for this set may be a wait for borrowed sockets. */
 static inline bool rds_fds_word_is_epoll(uintptr_t word)
 {
 	return word == FDS_EPOLL || word == FDS_NESTED;
@@ -268,7 +317,10 @@ static inline bool rds_fds_is_epoll(int ep)
 {
 	return rds_fds_on() && unlikely(rds_fds_peek(ep) == FDS_EPOLL);
 }
-/* One more than the highest number that ever stood in the table: select() need not look further for RDS. */
+/*
+ * One more than the highest number that was ever in the table: select() need not look further for
+ * RDS.
+ */
 int rds_fds_top(void);
 
 /* Fork handlers, once, before the first RDS socket exists (fork.c). */

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * fork.c - fork handlers.
+ * fork.c - fork handlers, and what is set up once before the first RDS socket.
  *
- * A forked child has a copy of our memory but neither our threads nor a right to our connections: its handler turns all
- * RDS sockets into inherited numbers and forgets the engine; the next socket() starts a fresh one.  Children that no
- * handler sees (_Fork, clone) notice it themselves, at their first call on an RDS number; children that share our memory
- * (vfork) must not change anything in it (rds_fds_is_ours).
+ * A forked child has a copy of the memory, but neither the threads nor a right to the connections.
+ * Its fork handler turns all RDS sockets into borrowed ones and forgets the engine. The next
+ * socket() starts a fresh engine. A child that no handler sees (_Fork, clone) notices it at its
+ * first call on an RDS number. A child that shares the memory (vfork) must not change anything in
+ * it (rds_fds_is_ours).
  */
 #include "preload/fdtable/fdtable.h"
 
@@ -14,11 +15,16 @@
 #include <pthread.h>
 
 /*
- * Of the thread that forks.  Signals are held back from before the first lock is taken until the last one is given back: a handler in between
- * could not let the fork go on to its end, which comes twice.
+ * State of the thread that forks. Signals are held from before the first lock is taken until the
+ * last one is given back. A handler in between would first let the fork run to its end
+ * (signals/reentry.h), and the fork ends twice, in the parent and in the child.
  */
 static __thread struct {
-	bool prepared; /* before; another thread may have opened the first socket since */
+	/*
+	 * The prepare handler ran with RDS in use. Another thread may have opened the first socket
+	 * since.
+	 */
+	bool prepared;
 	struct os_signals signals;
 } forking;
 

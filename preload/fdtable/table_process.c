@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * table_process.c - whose table of numbers is this?  This process's, its parent's (a child that no fork handler has seen), or that of the process whose
- * memory this one shares (vfork).
+ * table_process.c - whose table of numbers is this? This process's, its parent's (in a child that
+ * no fork handler has seen), or that of the process whose memory this one shares (vfork).
  *
- * The kernel wipes a page at fork, and so tells the first from the second, as it does for the engine (engine.c); a process that only holds sockets of
- * others has no engine, so the table has a page of its own.  The process number tells the third, and, with the count of calls of clone() that are
- * starting such, a child that has a copy of the memory and shares the numbers.
+ * The kernel wipes a page at fork. The page tells the first case from the second, as it does for
+ * the engine (sys/process.c). A process that only has borrowed sockets has no engine, so the
+ * table has a page of its own. The process number tells the third case. Together with the count of
+ * calls of clone() that are starting such children, it also tells a child that has a copy of the
+ * memory and shares the numbers.
  */
 #include "preload/fdtable/fdtable.h"
 #include "engine/sys/os.h"
@@ -20,14 +22,17 @@
 _Atomic unsigned rds_fds_sharing_clones;
 
 static _Atomic pid_t table_process;	  /* the process whose numbers these are */
-static _Atomic(_Atomic bool *) fds_alive; /* on the wiped page */
+static _Atomic(_Atomic bool *) fds_alive; /* on the page that the kernel wipes */
 
 static pid_t fds_own_pid(void)
 {
-	return os_getpid(); /* libc's may be somebody's wrapper */
+	return os_getpid(); /* another library may interpose libc's getpid() */
 }
 
-/* Without one (no memory, an old kernel) such a child of a mere holder is taken for one that shares memory. */
+/*
+ * Without the page (no memory, an old kernel) a child that no fork handler has seen, of a process
+ * with borrowed sockets only, is taken for one that shares the memory.
+ */
 static _Atomic bool *fds_alive_page_make(void)
 {
 	size_t len = (size_t)sysconf(_SC_PAGESIZE);
@@ -35,7 +40,11 @@ static _Atomic bool *fds_alive_page_make(void)
 
 	if (page == MAP_FAILED)
 		return NULL;
-	atomic_store(page, true); /* before others see it: they would take it for wiped, and forget the table */
+	/*
+	 * Set before other threads see the page: they would take it for wiped, and forget the
+	 * table.
+	 */
+	atomic_store(page, true);
 	if (madvise((void *)(uintptr_t)page, len, MADV_WIPEONFORK) ||
 	    !atomic_compare_exchange_strong(&fds_alive, &none, page)) {
 		munmap((void *)(uintptr_t)page, len);

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * init.c - the library is loaded: the real entry points are looked up, and what came by exec is found.
+ * init.c - start of the library in a program: looks the real functions up, and finds the RDS
+ * sockets that came by exec.
+ *
+ * Everything works without it, too: constructors of the program's libraries run earlier.
  */
 #include <stdlib.h>
 
@@ -14,6 +17,7 @@ static void __attribute__((constructor)) init_start(void)
 	rds_libc_init();
 	rds_fds_scan();
 	calls_stdio_start();
-	at_quick_exit(calls_process_quick_exit); /* the first: it is called after the program's own */
+	/* Registered first, so called after the program's own. */
+	at_quick_exit(calls_process_quick_exit);
 	errno = saved;
 }

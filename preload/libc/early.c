@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * early.c - every interposed call as a raw system call, for the time before real.c knows the real functions, and for
- * names that this libc does not have.  They are not cancellation points; no thread can be cancelled that early.
- * Only the system calls that every 64-bit architecture has are used.  Nothing here may call an interposed name.
+ * early.c - every interposed call as a raw system call, for the time before real.c knows the real
+ * functions, and for names that this libc does not have.
+ *
+ * These calls are not cancellation points: no thread can be cancelled that early. Only system calls
+ * that every 64-bit architecture has are used. Nothing here may call an interposed name.
  */
 #include "preload/libc/preload.h"
 
@@ -127,7 +129,7 @@ int early_dup(int fd)
 
 int early_dup2(int from, int to)
 {
-	if (from == to) /* dup3() refuses what dup2() only checks */
+	if (from == to) /* dup3() refuses equal numbers, which dup2() only checks */
 		return early_fcntl(from, F_GETFD) < 0 ? -1 : to;
 	return (int)libc_raw_syscall(SYS_dup3, from, to, 0);
 }
@@ -174,7 +176,7 @@ RDS_READS_GARBAGE int early_prctl(int option, ...)
 	return (int)libc_raw_syscall(SYS_prctl, option, a[0], a[1], a[2], a[3]);
 }
 
-/* As libc's, which cannot be called by its name. */
+/* As libc's syscall(), which cannot be called by its name. */
 RDS_READS_GARBAGE long libc_raw_syscall(long number, ...)
 {
 	long a[6], rc;
@@ -201,7 +203,7 @@ int early_open(const char *path, int flags, ...)
 	va_list ap;
 
 	va_start(ap, flags);
-	mode_t mode = va_arg(ap, mode_t); /* garbage unless O_CREAT, and then not looked at */
+	mode_t mode = va_arg(ap, mode_t); /* garbage without O_CREAT, and not looked at then */
 	va_end(ap);
 	return early_open_call(AT_FDCWD, path, flags, mode);
 }
@@ -368,7 +370,7 @@ int early_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, co
 	struct timespec ts = {0};
 
 	if (timeout)
-		ts = *timeout; /* the kernel writes the rest back, ppoll() must not */
+		ts = *timeout; /* the kernel writes the remaining time back, ppoll() must not */
 	return (int)libc_raw_syscall(SYS_ppoll, fds, n, timeout ? &ts : NULL, mask, SIGSET_BYTES);
 }
 
@@ -548,14 +550,20 @@ int early_pthread_setcanceltype(int type, int *old)
 	return ENOSYS;
 }
 
-/* A libc that has it notes more than the kernel does: which thread it is, for one. */
+/*
+ * libc's _Fork() keeps more up to date than the kernel's call does: its own record of the thread,
+ * for one.
+ */
 pid_t early__Fork(void)
 {
 	EARLY_CALL_LIBC(_Fork);
 	return (pid_t)libc_raw_syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
 }
 
-/* Whoever calls it here has read the last three already (calls/process.c). */
+/*
+ * The caller has read the three variadic arguments already and passes all of them
+ * (calls/process.c).
+ */
 int early_clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
 {
 	va_list ap;
@@ -568,7 +576,7 @@ int early_clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
 	return -1;
 }
 
-/* There is no system call for it: of whoever comes so early it is asked for. */
+/* No system call does this: the function is looked up for such an early call. */
 void early_longjmp(jmp_buf env, int val)
 {
 	void (*real)(struct __jmp_buf_tag *, int) =

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* early.h - the start values of the table of real entry points; see early.c. */
+/*
+ * early.h - the raw versions of the interposed functions (early.c): start values of the table of
+ * real functions.
+ */
 #ifndef PRELOAD_EARLY_H
 #define PRELOAD_EARLY_H
 
@@ -11,9 +14,10 @@
 #undef RDS_SYM
 
 /*
- * What no system call does is libc's, looked up now: constructors of the program's libraries run before ours.  What
- * comes after this is the answer to who calls out of that look-up itself (an allocator, say), or where libc lacks the
- * name.
+ * For what no system call does: looks libc's function up now and calls it. Constructors of the
+ * program's libraries run before ours, so this may be needed before the library's own start. The
+ * code after the macro serves a caller that comes out of the look-up itself (an allocator, for
+ * example), or a libc that lacks the name.
  */
 #define EARLY_CALL_LIBC(name, ...)                                                                                     \
 	do {                                                                                                           \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * early_stat.c - as early.c, the calls of calls/proc_stat.c.
+ * early_stat.c - raw versions (early.c) of the calls that calls/proc_stat.c wraps.
  */
 #include "preload/libc/preload.h"
 
@@ -13,7 +13,7 @@ static int early_newfstatat(int dir, const char *path, void *st, int flags)
 	return (int)libc_raw_syscall(SYS_newfstatat, dir, path, st, flags);
 }
 
-/* On 64 bits both structures are the kernel's. */
+/* On 64-bit machines both structures are the kernel's. */
 #define EARLY_STAT(bits, type)                                                                                         \
 	int early_stat##bits(const char *path, type *st)                                                               \
 	{                                                                                                              \
@@ -67,7 +67,7 @@ int early_euidaccess(const char *path, int mode)
 	return early_faccessat(AT_FDCWD, path, mode, AT_EACCESS);
 }
 
-/* As libc puts it together. */
+/* Composed as libc does it. */
 key_t early_ftok(const char *path, int id)
 {
 	struct stat st;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* early_stdio.c - early.c's part for calls/stdio.c: no system call does what these do. */
+/*
+ * early_stdio.c - raw versions (early.c) of the calls that calls/stdio.c wraps. No system call does
+ * what these do.
+ */
 #include "preload/libc/early.h"
 
 #include <dlfcn.h>
@@ -23,7 +26,7 @@ int early_vdprintf(int fd, const char *format, va_list ap)
 	return early_refuse();
 }
 
-/* Never called: the wrappers make a list of the arguments first. */
+/* Never called: the wrappers make a va_list of the arguments first. */
 int early_dprintf(int fd, const char *format, ...)
 {
 	(void)fd, (void)format;
@@ -44,8 +47,9 @@ int early_vdprintf_chk(int fd, int flag, const char *format, va_list ap)
 }
 
 /*
- * Before glibc 2.34 these are librt's, which may have come with a library that the program has loaded since we looked.  It stays then: only who
- * uses it calls here.
+ * Before glibc 2.34 these functions are librt's. A library that the program has loaded after our
+ * look-up may have brought librt. librt stays loaded then, which does no harm: only a program that
+ * uses it calls these functions.
  */
 static void *librt_symbol_find(const char *name)
 {

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * preload.h - what every file of preload/ starts with: the interposed names, the real entry points behind them, and the
- * one place where a -errno of the engine becomes errno.  Must be the first include of a file: the names that are
- * defined here must not be redirected (64-bit offsets) or made inline (fortification) by libc's headers.
+ * preload.h - the first include of every file of preload/: the interposed names, the real functions
+ * behind them, and the one place where a -errno of the engine becomes errno.
+ *
+ * It must come first: libc's headers must not redirect the names that are defined here (64-bit
+ * offsets) or make them inline (fortification).
  */
 #ifndef PRELOAD_PRELOAD_H
 #define PRELOAD_PRELOAD_H
@@ -48,12 +50,15 @@
 
 #define PF_RDS_NUMBER 21
 
-/* The prototypes of the names that libc exports without declaring, and the visibility of all of them. */
+/* Prototypes for the names that libc exports without declaring, and the visibility of all names. */
 #define RDS_SYM(name, ret, args, early) extern ret name args __attribute__((visibility("default")));
 #include "preload/libc/symbols.def"
 #undef RDS_SYM
 
-/* What the next library in line (usually libc) calls by the same name; raw system calls until start-up is done. */
+/*
+ * What the next library in line (usually libc) has under the same name. Raw system calls until
+ * rds_libc_init() has replaced them.
+ */
 struct libc_real {
 #define RDS_SYM(name, ret, args, early) ret(*name) args;
 #include "preload/libc/symbols.def"
@@ -61,7 +66,7 @@ struct libc_real {
 };
 extern struct libc_real libc_real;
 
-/* Reads more arguments than it is given, as libc's syscall() does. */
+/* The function reads more arguments than it is given, as libc's syscall() does. */
 #define RDS_READS_GARBAGE __attribute__((no_sanitize_address))
 
 /* A further name for a function of the same file. */
@@ -74,9 +79,9 @@ extern struct libc_real libc_real;
 	extern __typeof__(target) alias_name RDS_COPY_ATTRIBUTES(target)                                               \
 		__attribute__((alias(#target), visibility("default")))
 
-/* Looks the real functions up, once; needed before the engine may sleep (real.c). */
+/* Looks the real functions up, once. Needed before the engine may sleep (real.c). */
 void rds_libc_init(void);
-/* The kernel's convention to libc's. */
+/* From the kernel's convention (-errno) to libc's (-1 and errno). */
 static inline long libc_result(long rc)
 {
 	if (unlikely(rc < 0)) {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * real.c - the real entry points: who is called when a wrapper has nothing to do.
+ * real.c - the table of real functions, which a wrapper calls for a descriptor that is not RDS.
  *
- * The table starts out with raw system calls (early.c), so a call is served correctly at any time: by an allocator
- * that opens files while dlsym() below calls malloc, by a sanitizer's start-up, by constructors that run before ours.
- * The constructor (init/init.c) then replaces entry after entry; a half-filled table is as good as a full one.  What no system call
- * can do (system(), popen() ...) has it filled earlier.  Nothing here allocates (dlsym does only when a name is
- * missing), and no wrapper pays for a check "resolved yet?".
+ * The table starts with raw system calls (early.c), so a call is served correctly at any time: from
+ * an allocator that opens files while dlsym() below calls malloc, from a sanitizer's start-up, from
+ * constructors that run before ours. The constructor (init/init.c) then replaces one entry after
+ * the other. A half-filled table is as good as a full one. A function that no system call can
+ * replace (system(), popen() ...) fills the table earlier. Nothing here allocates (dlsym() does
+ * only when a name is missing), and no wrapper pays for a check "resolved yet?".
  */
 #include "preload/libc/preload.h"
 
@@ -49,7 +50,10 @@ static void libc_resolve(void)
 		(void)dlerror(); /* the failed look-ups are not the program's business */
 }
 
-/* Out of the look-up itself (an allocator, a signal handler), who waited for it would wait for ever. */
+/*
+ * A call out of the look-up itself (from an allocator, a signal handler) returns at once: it would
+ * wait for itself for ever.
+ */
 void rds_libc_init(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;

@@ -2,9 +2,10 @@
 /*
  * cancel_type.c - threads that may be cancelled anywhere (PTHREAD_CANCEL_ASYNCHRONOUS).
  *
- * The kernel's calls are not left in the middle by that.  Here a call may hold locks that nobody would give back: so such a thread is of
- * the other type while it is inside (reentry.h), where its sleeps are cancellation points all the same, and is cancelled when the call is
- * over at the latest.  Other threads pay a look at a flag.
+ * A cancelled thread does not leave a call of the kernel in the middle. Here a call may hold locks
+ * that no thread would give back. So a thread of this type has the deferred type while it is inside
+ * (reentry.h). Its sleeps are cancellation points all the same, and it is cancelled when the call
+ * is over at the latest. Other threads pay a look at a flag.
  */
 #include "preload/signals/reentry.h"
 
@@ -16,8 +17,9 @@ static void cancel_type_set(int type)
 }
 
 /*
- * Before the call is known to have begun, or what the thread calls when it is cancelled would take it for one that goes on; and after
- * that, since a signal handler's call may have ended in between.
+ * The type is changed before the call is marked as begun. Otherwise a cancellation clean-up handler
+ * of the program would take the call for one that goes on. It is changed again after that, since a
+ * signal handler's call may have ended in between and set the type back.
  */
 void signals_cancel_defer(char *top, unsigned depth)
 {
@@ -44,12 +46,15 @@ int pthread_setcanceltype(int type, int *old)
 		return libc_real.pthread_setcanceltype(type, old);
 	if (old)
 		*old = before;
-	/* A handler that has interrupted a call: it comes to be with the end of that. */
+	/* A handler has interrupted a call: the type takes effect at the end of that call. */
 	if (reentry_state.depth) {
 		reentry_state.async = type == PTHREAD_CANCEL_ASYNCHRONOUS;
 		return 0;
 	}
-	/* What is to be deferred is so before the flag says it and after, whatever a handler's call makes of it in between. */
+	/*
+	 * The deferred type is set before the flag says so, and set again after: a handler's call
+	 * in between may have set the type back.
+	 */
 	if (type == PTHREAD_CANCEL_DEFERRED)
 		cancel_type_set(type);
 	reentry_state.async = type == PTHREAD_CANCEL_ASYNCHRONOUS;

@@ -1,24 +1,29 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * reentry.c - how an interrupted call goes on while the handler that has interrupted it waits (reentry.h).
+ * reentry.c - how an interrupted call runs to its end while the handler that has interrupted it
+ * waits (reentry.h).
  *
- * Both want the same piece of the stack: the handler's frames, with the kernel's signal frame above them, lie where the interrupted call
- * would put its next ones.  So:
+ * Both need the same piece of the stack: the handler's frames, with the kernel's signal frame above
+ * them, lie where the interrupted call puts its next frames. So there are three steps:
  *
- *   forward  the handler's piece is copied away, and rt_sigreturn() is done on the signal frame, as if the handler had returned; only the mask in it is
- *            changed, so that no signal comes in between
- *   back     when the call leaves, what of its stack lies in that place is copied away, the handler's piece is put back, and the handler goes on.
- *            The signal frame now leads to step_after().
- *   after    the handler has returned: the call's piece is put back, and the call leaves
+ *   forward  The handler's piece is copied away, and rt_sigreturn() is done on the signal frame,
+ *            as if the handler had returned. Only the mask in the frame is changed, so that no
+ *            signal comes in between.
+ *   back     When the call leaves, the part of its stack that lies in that place is copied away,
+ *            the handler's piece is put back, and the handler goes on. The signal frame now leads
+ *            to step_after().
+ *   after    The handler has returned: the call's piece is put back, and the call leaves.
  *
- * All three copy while they run on a stack of their own.  A handler that leaves by siglongjmp() never comes to `step_after`; what it has left behind is
- * used by the next one (its signal frame lies below whatever runs then).
+ * All three copy while they run on a stack of their own. A handler that leaves by siglongjmp()
+ * never comes to step_after(). The next handler that interrupts a call frees what it has left
+ * behind: the old signal frame lies among the frames of that handler.
  *
- * The signal frame is found by the unwinder, the only one who knows: it is the oldest one younger than the call.  libgcc's is loaded with the first
- * RDS socket, since a handler could not.
+ * Only the unwinder can find the signal frame: it is the oldest one that is younger than the call.
+ * libgcc's unwinder is loaded with the first RDS socket, because a handler cannot load it.
  *
- * Not done: on other processors than x86-64 and with other libcs than glibc; under AddressSanitizer, which has marked the handler's frames;
- * with shadow stacks, which let nobody return twice.
+ * Not done: on processors other than x86-64 and with libcs other than glibc; under
+ * AddressSanitizer, which has marked the handler's frames, and under ThreadSanitizer; with shadow
+ * stacks, which let no function return twice.
  */
 #include "preload/signals/reentry.h"
 
@@ -29,14 +34,15 @@ __thread struct reentry_state reentry_state;
 /* ---- the sleeps ---- */
 
 /*
- * False: a handler waits for the end of this call.  What is to be had back afterwards is the sleeper's to keep, and not behind pointers: a thread
- * that is cancelled in there leaves its frame as it is.
+ * False: a handler waits for the end of this call. The sleeping function keeps in its own frame
+ * what it restores afterwards, and not behind pointers: a thread that is cancelled in the sleep
+ * leaves its frame as it is.
  */
 static bool reentry_sleep_begin(void)
 {
 	unsigned depth = reentry_state.depth;
 
-	reentry_state.depth = 0; /* from here on no handler rolls this call forward */
+	reentry_state.depth = 0; /* from here on a handler does not wait for the end of this call */
 	atomic_signal_fence(memory_order_seq_cst);
 	if (likely(!reentry_state.waiting_handler))
 		return true;
@@ -85,7 +91,9 @@ int reentry_sleep_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *tim
 	return rc;
 }
 
-/* The engine's two sleeps: cancellation points, restarted as the kernel does. */
+/*
+ * The engine's two sleeps are cancellation points, and are restarted as the kernel restarts them.
+ */
 static void sleep_init(void)
 {
 	rds_os_sleep.read = reentry_sleep_read;
@@ -103,14 +111,18 @@ static void sleep_init(void)
 #include <unwind.h>
 
 #define SCRATCH 32768u
-#define LEAVE_MAX 65536u /* from where a call begins to where it leaves: a few frames of preload/ */
+/* From the frame where a call begins to the one where it leaves: a few frames of preload/. */
+#define LEAVE_MAX 65536u
 #define RED_ZONE 128
-/* Of stack: that a call may take; that the kernel takes below an interrupted function, with the registers of the largest processors. */
+/*
+ * Of stack: what a call may take; what the kernel takes below an interrupted function, with the
+ * registers of the largest processors.
+ */
 #define CALL_MAX (8u << 20)
 #define FRAME_MAX (64u << 10)
-#define DIRECTION 0x400 /* the flag that a function may rely on not to be set */
+#define DIRECTION 0x400 /* the direction flag, which a function may expect to be clear */
 #define ARCH_SHSTK_STATUS 0x5005
-#define KERNEL_SIGSET 8u /* of an ucontext_t the kernel has so much of the mask */
+#define KERNEL_SIGSET 8u /* bytes of the mask that the kernel has in an ucontext_t */
 
 struct piece {
 	char *low, *copy;
@@ -119,14 +131,19 @@ struct piece {
 
 struct reentry {
 	struct reentry *next;
-	ucontext_t *frame; /* the kernel's.  Where it has been put away, the call may write over it */
-	char *end;	   /* whatever the kernel has put for the handler ends there */
-	bool shared; /* the handler has the call's stack: its piece is from here to the frame; NULL: from where we are */
+	/*
+	 * The kernel's signal frame. Once the handler's piece is saved, the call may write over it.
+	 */
+	ucontext_t *frame;
+	char *end;	   /* the end of all that the kernel has put on the stack for the handler */
+	bool shared; /* the handler runs on the call's stack */
+	/* The handler's piece is from here to the frame. NULL: from its current stack pointer. */
 	char *low;
 	ucontext_t handler, call, mover;
 	struct piece handlers, calls;
-	uint64_t before, mask, deaf; /* signals: of the interrupted, of the handler, meanwhile */
-	stack_t signals;	     /* the handler's sigaltstack(), which it may be on */
+	/* signal masks: of the interrupted code, of the handler, meanwhile */
+	uint64_t before, mask, deaf;
+	stack_t signals;	     /* the handler's sigaltstack(), on which it may run */
 	bool failed;
 	char calls_copy[LEAVE_MAX];
 	char stack[SCRATCH] __attribute__((aligned(64)));
@@ -142,7 +159,8 @@ static _Atomic(struct reentry *) reentry_spare;
 
 static void reentry_thread_end(void *arg);
 static pthread_key_t thread_key;
-static bool (*process_is_ours)(void); /* and puts a child in order that no fork handler has seen */
+/* Also puts a child in order that no fork handler has seen. */
+static bool (*process_is_ours)(void);
 
 void reentry_init(bool (*is_ours)(void))
 {
@@ -156,7 +174,7 @@ void reentry_init(bool (*is_ours)(void))
 	if (os_syscall(SYS_arch_prctl, ARCH_SHSTK_STATUS, (long)&shadow, 0, 0, 0, 0) == 0 && (shadow & 1))
 		return;
 	lib = dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL);
-	(void)dlerror(); /* what is missing is not the program's business */
+	(void)dlerror(); /* a missing library is not the program's business */
 	if (!lib || pthread_key_create(&thread_key, reentry_thread_end))
 		return;
 	unwind.cfa = (__typeof__(unwind.cfa))dlsym(lib, "_Unwind_GetCFA");
@@ -168,9 +186,13 @@ void reentry_init(bool (*is_ours)(void))
 /* ---- the signal frame ---- */
 
 struct search {
-	char *sp;	   /* of the function looked at before */
-	char *run;	   /* ... and of the youngest one on the same stack; NULL: that is ours */
-	ucontext_t *frame; /* the last one met */
+	char *sp;	   /* of the function before */
+	/*
+	 * ... and of the youngest function on the same stack. NULL: that is the stack of the
+	 * search.
+	 */
+	char *run;
+	ucontext_t *frame; /* the last one found */
 	char *frame_run;
 };
 
@@ -179,7 +201,7 @@ static char *context_stack(const ucontext_t *c)
 	return (char *)c->uc_mcontext.gregs[REG_RSP];
 }
 
-/* Has it interrupted the call? */
+/* Has the signal interrupted the call? */
 static bool frame_in_call(const ucontext_t *frame)
 {
 	return context_stack(frame) <= reentry_state.top &&
@@ -187,8 +209,9 @@ static bool frame_in_call(const ucontext_t *frame)
 }
 
 /*
- * From the youngest on.  Before the interrupted function comes what the handler returns to, and there the stack pointer is the address of the
- * context.  Beyond the call there may be another signal frame: the call may be a handler's.
+ * The unwinder starts from the youngest function. Before the interrupted function it shows the one
+ * that the handler returns to, and there the stack pointer is the address of the context. Beyond
+ * the call there may be another signal frame: the call may be a handler's.
  */
 static _Unwind_Reason_Code frame_search_step(struct _Unwind_Context *c, void *arg)
 {
@@ -244,9 +267,11 @@ static uint64_t signal_bit(int sig)
 }
 
 /*
- * The frame does not say which signal it was.  It is blocked now and was not, and whatever else came to be blocked is of its mask.  If there are
- * several such, all of them have to agree; if none, because another handler has interrupted the first, all that came to be blocked; if nothing did
- * (SA_NODEFER), all that have handlers.
+ * The frame does not say which signal it was. That signal is blocked now and was not before, and
+ * all other signals that have become blocked are in its mask. If several signals fit, all of them
+ * must have SA_RESTART. If none fits, because another handler has interrupted the first, all that
+ * have become blocked must have it. If none has become blocked (SA_NODEFER), all that have handlers
+ * must.
  */
 static bool signal_restarts(uint64_t before, uint64_t now)
 {
@@ -272,7 +297,7 @@ static bool signal_restarts(uint64_t before, uint64_t now)
 	return one_came ? all_came : all;
 }
 
-/* The program's own doing is not held up. */
+/* Signals of the program's own faults are not held up. */
 static uint64_t signal_all_but_faults(void)
 {
 	return ~(signal_bit(SIGSEGV) | signal_bit(SIGBUS) | signal_bit(SIGFPE) | signal_bit(SIGILL) |
@@ -362,7 +387,10 @@ static void step_after(struct reentry *r)
 	setcontext(&r->call);
 }
 
-/* Of the call, what lies where the handler's frames were, or below, where the handler goes on. */
+/*
+ * The call leaves. Of its stack this saves what lies where the handler's frames were, or below,
+ * where the handler goes on.
+ */
 static void step_back(unsigned low, unsigned high)
 {
 	struct reentry *r = reentry_from_halves(low, high);
@@ -375,10 +403,15 @@ static void step_back(unsigned low, unsigned high)
 	piece_restore(&r->handlers);
 	regs[REG_RIP] = (greg_t)(uintptr_t)step_after;
 	regs[REG_RDI] = (greg_t)(uintptr_t)r;
-	regs[REG_RSP] = (greg_t)(uintptr_t)(r->stack + sizeof(r->stack) - sizeof(void *)); /* as if it were called */
+	/* As if the function were called. */
+	regs[REG_RSP] = (greg_t)(uintptr_t)(r->stack + sizeof(r->stack) - sizeof(void *));
 	regs[REG_EFL] &= ~(greg_t)DIRECTION;
 	frame_mask_set(r, &r->deaf);
-	sigaltstack(&r->signals, NULL); /* the frame has brought back the call's: with SS_AUTODISARM not the same */
+	/*
+	 * The signal frame has brought back the call's signal stack. With SS_AUTODISARM it is not
+	 * the same as the handler's.
+	 */
+	sigaltstack(&r->signals, NULL);
 	setcontext(&r->handler);
 }
 
@@ -391,7 +424,10 @@ static bool reentry_on_signal_stack(const struct reentry *r)
 	return at >= low && at < low + r->signals.ss_size;
 }
 
-/* Its handler is over, without having come back: its frame lies among those of the one that runs now. */
+/*
+ * True: the handler of `old` is over and has not come back. Its frame lies among those of the
+ * handler that runs now.
+ */
 static bool reentry_is_over(const struct reentry *old, const struct reentry *r, const char *here)
 {
 	const char *frame = (const char *)old->frame, *low = r->shared ? here - CALL_MAX : here;
@@ -400,7 +436,7 @@ static bool reentry_is_over(const struct reentry *old, const struct reentry *r, 
 	       frame < (const char *)r->frame + sizeof(*r->frame);
 }
 
-/* One is kept: what its pages cost is most of it. */
+/* One is kept for reuse: the cost of its pages is most of its cost. */
 static void reentry_free(struct reentry *r)
 {
 	struct reentry *none = NULL;
@@ -426,7 +462,7 @@ static void reentry_free_over(const struct reentry *r, const char *here)
 	}
 }
 
-/* Handlers that never came back have left theirs. */
+/* Frees what handlers that never came back have left. */
 static void reentry_thread_end(void *arg)
 {
 	uint64_t deaf = signal_all_but_faults(), mask;
@@ -460,13 +496,16 @@ static struct reentry *reentry_new(const struct search *s)
 	return r;
 }
 
-/* Signals are blocked: what another handler did to the call now would not be seen here. */
+/* Signals are blocked here: the effect of another handler on the call would not be noticed. */
 static void reentry_start(const uint64_t *mask)
 {
 	struct search s;
 	struct reentry *r;
 
-	/* A child that shares our memory, or has a copy of it that no fork handler has seen, has nothing to end. */
+	/*
+	 * A child that shares our memory, or has a copy of it that no fork handler has seen, has no
+	 * call to finish.
+	 */
 	if (!process_is_ours() || !reentry_state.depth || reentry_state.waiting_handler || !frame_find(&s))
 		return;
 	r = reentry_new(&s);
@@ -497,7 +536,9 @@ void reentry_call_finish(void)
 	errno = saved;
 }
 
-/* The call is over but for this, and this, too, where the handler does not come back. */
+/*
+ * All of the call but this function is over. If the handler does not come back, this is over, too.
+ */
 bool reentry_handler_resume(void)
 {
 	struct reentry *r = reentry_state.waiting_handler, **p;
@@ -506,7 +547,7 @@ bool reentry_handler_resume(void)
 	int saved = errno;
 
 	reentry_state.waiting_handler = NULL;
-	/* Not before: it may need memory, and the call may have been in malloc(). */
+	/* Not before: this may allocate, and the call may have been in malloc(). */
 	pthread_setspecific(thread_key, &reentry_state);
 	r->next = reentry_state.late_handlers;
 	reentry_state.late_handlers = r;
@@ -515,7 +556,8 @@ bool reentry_handler_resume(void)
 		;
 	*p = r->next;
 	reentry_free(r);
-	signal_mask_swap(&before, NULL); /* last: a handler may come at once, and never come back */
+	/* Last: a handler may come at once, and may never come back. */
+	signal_mask_swap(&before, NULL);
 	errno = saved;
 	return again;
 }
