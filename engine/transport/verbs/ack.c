@@ -1,22 +1,29 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * ack.c - when what has come is acknowledged (rx held throughout).
+ * ack.c - decides when received messages are acknowledged (rx held throughout).
  *
- * When to acknowledge: whatever goes to the peer carries it, and the peer asks for it when it waits.  A frame of its own is sent for an
- * answer, for ACK_MESSAGES or ACK_BYTES that have not been told, and for ACK_ASLEEP before this process stops looking.  A peer that goes
- * on for long without having to ask has much room, and is told for two and four times as many bytes at a time: each of these
- * frames interrupts it.  Until it asks: then it has less room than that.
+ * Every frame to the peer carries an acknowledgement, and the peer asks for one when it waits.  A
+ * control frame is sent in these cases: the peer has asked; ACK_MESSAGES messages or ACK_BYTES
+ * bytes are not acknowledged; ACK_ASLEEP messages are not acknowledged and this process is about
+ * to stop looking.
  *
- * Here it is decided; the frame is made by control_frame.c, at the engine's next call of verbs_push().  Must not know what is in a frame.
+ * A peer that goes on for long without asking has much room.  It then gets a control frame only
+ * for two and four times as many bytes, since each of these frames interrupts it.  When such a
+ * peer does ask, it has less room than that, and the number of bytes goes down again.
+ *
+ * This file only decides.  control_frame.c makes the frame, at the engine's next call of
+ * verbs_push().  Must not know what is in a frame.
  */
 #include "engine/transport/verbs/verbs.h"
 
 #define ACK_MESSAGES 32u
 #define ACK_ASLEEP 8u
 #define ACK_BYTES (64u << 10)
-#define ACK_STAGES 2u  /* twice as many bytes, and twice again, each after */
-#define ACK_UNASKED 4u /* ... so many of these frames in a row; a stage at which it asked is tried again after */
-#define ACK_AGAIN 256u /* ... so many */
+#define ACK_STAGES 2u  /* number of stages; each doubles the bytes per acknowledgement */
+/* acknowledgements in a row, without a request of the peer, that reach the next stage */
+#define ACK_UNASKED 4u
+/* acknowledgements after which a stage at which the peer asked is tried again */
+#define ACK_AGAIN 256u
 
 static unsigned ack_stage(const struct verbs_ep *ep)
 {
@@ -54,7 +61,7 @@ static uint64_t ack_owed(const struct verbs_ep *ep)
 	return have > told ? have - told : 0;
 }
 
-/* A message has been taken, which the peer keeps until it hears of it. */
+/* A message has been taken; the peer retains it until it is acknowledged. */
 void verbs_ack_owe(struct verbs_ep *ep, uint32_t len)
 {
 	uint64_t n = ack_owed(ep), since = atomic_load_explicit(&ep->rx_ack_sent, memory_order_relaxed);

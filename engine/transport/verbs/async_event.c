@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * async_event.c - what devices say unasked (docs/verbs-states.md, table D).
+ * async_event.c - asynchronous events of devices (docs/verbs-states.md, table D).  Helper.
  *
- * Each event is copied and acknowledged at once: destroying what it is about would wait for that.  So what it names may be gone by the
- * time that it is looked at, and is looked for among what exists.
+ * Each event is copied and acknowledged at once: destroying the object that it names would wait
+ * for that.  So the object may be gone by the time that the event is handled, and is looked for
+ * among the existing ones.
  */
 #include <string.h>
 
@@ -34,7 +35,8 @@ static void async_qp_event(struct verbs_dev *dev, enum ibv_event_type type, uint
 static void async_event_handle(struct verbs_dev *dev, enum ibv_event_type type, uint32_t qpn, int port)
 {
 	switch (type) {
-	case IBV_EVENT_COMM_EST: /* a frame has come, which says the same (endpoint.c: ep_early_frame) */
+	/* a frame has come, which is handled in endpoint.c (ep_early_frame) */
+	case IBV_EVENT_COMM_EST:
 		return;
 	case IBV_EVENT_QP_FATAL:
 	case IBV_EVENT_QP_REQ_ERR:
@@ -54,7 +56,10 @@ static void async_event_handle(struct verbs_dev *dev, enum ibv_event_type type, 
 	case IBV_EVENT_SQ_DRAINED:
 		return;
 	default:
-		/* Of ports and paths: the queue pairs try again by themselves, and what they cannot mend breaks them. */
+		/*
+		 * Events of ports and paths: queue pairs retry by themselves; what they cannot
+		 * recover from breaks them.
+		 */
 		rds_info("%s, port %d: %s", dev->name, port, vb.ibv_event_type_str(type));
 		return;
 	}
@@ -89,7 +94,8 @@ void verbs_async_event(struct rds_helper_event *ev, uint32_t events)
 	while (!dev->dead) {
 		errno = 0;
 		if (vb.ibv_get_async_event(dev->ctx, &said)) {
-			if (errno != EAGAIN && errno != EINTR) /* it would never stop being readable */
+			/* the descriptor would stay readable for ever */
+			if (errno != EAGAIN && errno != EINTR)
 				verbs_dev_removed(dev, strerror(errno));
 			break;
 		}

@@ -2,12 +2,19 @@
 /*
  * batch.c - several messages in one frame (conn->tx).
  *
- * A *group* is one block, sent as one frame: the first message begins it, others are put behind as long as there is room and it has not gone.
- * There are two kinds.  Small messages are collected while the group is held (batch_when.c says when), or has to wait for room or credits.  A piece
- * of an operation always begins one, with its message, the next piece or the next answer behind it, until the flush: it is never the last of what
- * its caller has to send.  So do small messages that are sent again: the first time they may have been collected, and what a peer waits for may lie behind
- * them, so they must not need more memory than they had then.
- * A full one goes; what else makes one go is the business of send.c.
+ * A *batch* is one block, sent as one frame: the first message begins it, others are added as long
+ * as there is room and it has not been sent.  There are two kinds.
+ *
+ * Small messages are collected while the batch is held (batch_when.c decides when), or has to wait
+ * for room or credits.
+ *
+ * A piece of an operation always begins a batch.  Its message, the next piece or the next answer
+ * is added, until the flush: a piece is never the last thing that its caller sends.  Small
+ * retransmitted messages also always begin a batch: the first time they may have been collected,
+ * and a message that the peer waits for may be behind them, so they must not need more memory than
+ * they needed then.
+ *
+ * A full batch is sent; what else makes a batch go is decided in send.c.
  */
 #include <endian.h>
 #include <string.h>
@@ -15,9 +22,10 @@
 #include "engine/sys/cpu.h"
 #include "engine/transport/verbs/verbs.h"
 
-#define PIECE_AND 320u	  /* what is kept behind a piece of an operation, at least, for the message that follows */
-#define PIECES_ROOM 2048u /* for several answers */
-#define GROUP_OF 8u	  /* a group has room for so many like its first, or for VERBS_FRAME */
+/* room kept behind a piece of an operation, at least, for the message that follows */
+#define PIECE_AND 320u
+#define PIECES_ROOM 2048u /* room for several answers */
+#define GROUP_OF 8u /* a batch has room for so many messages like its first, or for VERBS_FRAME */
 
 enum verbs_batch_kind verbs_batch_kind(const struct verbs_ep *ep, const struct rds_wire_hdr *hdr, size_t len)
 {
@@ -30,7 +38,10 @@ enum verbs_batch_kind verbs_batch_kind(const struct verbs_ep *ep, const struct r
 	return hdr->flags & RDS_FLAG_ACK_REQUIRED ? VERBS_ALONE : VERBS_SMALL;
 }
 
-/* It may ask for an acknowledgement, and is no part of a run, if it is sent again. */
+/*
+ * Counts a message of a batch.  A retransmitted one may ask for an acknowledgement, and does not
+ * belong to a run.
+ */
 static void batch_count(struct verbs_ep *ep, struct verbs_out *o, uint8_t flags)
 {
 	ep->since_asked = flags & RDS_FLAG_ACK_REQUIRED ? 0 : ep->since_asked + 1;
@@ -49,7 +60,7 @@ static void batch_put(struct verbs_out *o, uint32_t at, const struct rds_wire_hd
 	o->len = at + (uint32_t)len;
 }
 
-/* Behind the first header. */
+/* Room in the block behind the first header. */
 static uint32_t batch_room(const struct verbs_ep *ep, const struct verbs_out *o)
 {
 	return o->block.size - VERBS_HDR < ep->frame ? o->block.size - VERBS_HDR : ep->frame;
@@ -70,14 +81,20 @@ bool verbs_batch_add(struct verbs_ep *ep, const struct rds_wire_hdr *hdr, const 
 	memset(o->block.mem + end, 0, at - end);
 	batch_put(o, at, hdr, iov, len, pos);
 	batch_count(ep, o, hdr->flags);
-	if (!o->pieces && !(hdr->flags & RDS_FLAG_RETRANSMITTED)) /* a message behind its operation is no run */
+	/* a message behind its operation does not belong to a run */
+	if (!o->pieces && !(hdr->flags & RDS_FLAG_RETRANSMITTED))
 		verbs_batch_run_add(ep);
-	if (ep->held && VERBS_ALIGN(VERBS_HDR + o->len) + len > batch_room(ep, o)) /* not another one like it */
+	/* no room for another message of that size */
+	if (ep->held && VERBS_ALIGN(VERBS_HDR + o->len) + len > batch_room(ep, o))
 		verbs_send_pending(ep);
 	return true;
 }
 
-/* Without the first header.  How many are sent again is not known: the block of one that would go alone, then one twice as large as the last. */
+/*
+ * Size of a new block without the first header.  The number of messages to be retransmitted is not
+ * known: the first block is that of a single message, each further one is twice as large as the
+ * last.
+ */
 static size_t batch_block_room(const struct verbs_ep *ep, const struct verbs_out *o, size_t len)
 {
 	const struct verbs_out *last = ep->out_count ? verbs_out_at(ep, ep->out_count - 1) : NULL;
@@ -87,7 +104,8 @@ static size_t batch_block_room(const struct verbs_ep *ep, const struct verbs_out
 		room = last && last->resent ? last->block.size : 0;
 		if (room > least)
 			room = least;
-		return room > len ? room : len; /* one that goes alone may need more than others share */
+		/* a single message may need more room than messages that share a frame */
+		return room > len ? room : len;
 	}
 	room = o->pieces ? len + PIECE_AND : GROUP_OF * VERBS_ALIGN(VERBS_HDR + len);
 	return room < least ? least : room;

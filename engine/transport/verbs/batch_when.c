@@ -1,22 +1,27 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * batch_when.c - may a small message wait, so that others go in the same frame?
+ * batch_when.c - decides whether a small message may wait, so that others go in the same frame.
  *
- * A frame costs much the same whether it carries one small message or many.  Many programs send a few messages in a row, a *run*, and
- * then look for the answers, or wait for room.  All of a run but the first message can go in few frames, without anybody having to
- * wait for them: they are held (in one block, batch.c) until
+ * A frame costs much the same whether it carries one small message or many.  Many programs send a
+ * few messages in a row, a *run*, and then look for the answers, or wait for room.  All messages
+ * of a run but the first can go in few frames, and no program has to wait for them: they are held
+ * (in one block, batch.c) until
  *
- *   - the frame is full, or something else goes over this endpoint;
+ *   - the frame is full, or something else is sent over this endpoint;
  *   - the program looks at the completion queue, waits for room, or is about to sleep;
- *   - it has been held for a TICK or two, and nothing was added meanwhile; or for LONGEST of them, whatever the program does.
+ *   - the batch has been held for a TICK or two, and nothing was added meanwhile; or for LONGEST
+ *     ticks, whatever the program does.
  *
- * That costs time, and the former is a mistake: so runs are learnt first.  An endpoint holds messages when its last TRUST runs were long,
- * and after a mistake that many more must have been, each time twice as many; what goes well makes good for it, slowly (a busy machine
- * may have kept the program from its look).  A run of many messages counts as several.  An exchange of single messages, or a program that sends and does something else, knows
- * nothing of all this.
+ * The last case costs time.  If nothing was added meanwhile, holding was a mistake.  So runs are
+ * learnt first.  An endpoint holds messages when its last TRUST runs were long.  After a mistake
+ * that many more long runs are needed, each time twice as many; runs that go well reduce that
+ * number, slowly (a busy machine may have kept the program from looking).  A run of many messages
+ * counts as several.  A program that exchanges single messages, or that sends and then does
+ * something else, is not affected by any of this.
  *
- * Waiting for a completion instead of a look would not do: where the device is software, all of a frame's way is done within the call that
- * posts it.  Must not know how messages lie in the block.
+ * Waiting for a completion instead of a look would not work: where the device is software, a frame
+ * travels all of its way within the call that posts it.  Must not know how messages lie in the
+ * block.
  */
 #include "engine/transport/verbs/verbs.h"
 
@@ -25,14 +30,14 @@
 #define TRUST 4
 #define DISTRUST_MAX 4096
 #define LONGEST 4u
-#define GOOD_AGAIN 16u /* runs that make half of the distrust go */
-#define COUNTS_MOST 8u /* runs that one may count as */
+#define GOOD_AGAIN 16u /* long runs after which the distrust is halved */
+#define COUNTS_MOST 8u /* one run counts as so many runs at most */
 
 static void batch_tick(struct rds_timer *tm);
 
 static struct rds_timer timer = {.fn = batch_tick};
 static uint32_t now;	    /* in ticks (rx) */
-static bool ticking, begun; /* rx; something has been held since the last one */
+static bool ticking, begun; /* rx; begun: a message has been held since the last tick */
 
 /* ---- tx ---- */
 
@@ -88,7 +93,7 @@ bool verbs_batch_may_wait(struct verbs_ep *ep)
 		ep->run_heard = heard;
 		if (atomic_load_explicit(&ep->run, memory_order_relaxed) > 1)
 			verbs_batch_run_end(ep);
-		else /* teaches nothing */
+		else /* a single message tells nothing about runs */
 			atomic_store_explicit(&ep->run, 0, memory_order_relaxed);
 	}
 	verbs_batch_run_add(ep);
@@ -114,7 +119,7 @@ void verbs_batch_flush(void)
 	}
 }
 
-/* Has nobody added to it, or looked, since before the last tick? */
+/* True: no message was added, and no thread looked, since before the last tick. */
 static bool batch_lies_idle(struct verbs_ep *ep)
 {
 	uint32_t run = atomic_load_explicit(&ep->run, memory_order_relaxed);

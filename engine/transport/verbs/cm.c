@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * cm.c - rdma_cm as the rest of the transport uses it: one event channel, ids with an owner each, addresses, errors.
+ * cm.c - rdma_cm for the rest of the transport: one event channel, ids with an owner each,
+ * addresses, errors.
  *
- * An event is copied and acknowledged before its owner hears of it, so an owner may destroy any id at any time: rdma_cm would wait for
- * events that are not acknowledged.  Nothing here waits.  What becomes of a connection is decided by the owners (connect.c,
- * listen.c, endpoint.c, port_query.c, device_removal.c).
+ * An event is copied and acknowledged before its owner receives it, so an owner may destroy any id
+ * at any time: rdma_destroy_id waits for events that are not acknowledged.  Nothing here waits.
+ * The owners decide what becomes of a connection (connect.c, listen.c, endpoint.c, port_query.c,
+ * device_removal.c).
  */
 #include <fcntl.h>
 #include <ifaddrs.h>
@@ -13,11 +15,16 @@
 #include "engine/transport/verbs/verbs.h"
 
 /*
- * 4.096 us * 2^16 = 0.27 s until a device sends again, eight times until a peer that does not answer is given up: rdma_cm's own choice is 2 s.
- * Not multiplied (sys/patience.h): what is lost has to be sent again as soon on a slow machine.
+ * 4.096 us * 2^16 = 0.27 s until a device sends again, eight times until it gives up a peer that
+ * does not answer; rdma_cm itself chooses 2 s.  Not multiplied (sys/patience.h): a lost packet has
+ * to be sent again as soon on a slow machine.
  */
 #define ACK_TIMEOUT 16
-#define EVENTS 64 /* in one go: peers may ask faster than they are answered, and there is more to do than that */
+/*
+ * events in one call: peers may send requests faster than they are answered, and the helper has
+ * other work
+ */
+#define EVENTS 64
 
 /* ---- events ---- */
 
@@ -45,7 +52,7 @@ static void cm_event_copy(const struct rdma_cm_event *ev, struct verbs_cm_ev *co
 	}
 }
 
-/* Destroying it would do, too, but it may have to stay (cm_devices.c). */
+/* Destroying the id would refuse it, too, but the id may have to stay (cm_devices.c). */
 static void cm_request_refuse(struct rdma_cm_id *cm)
 {
 	vb.rdma_reject(cm, NULL, 0);
@@ -65,7 +72,7 @@ void verbs_cm_event(struct rds_helper_event *unused, uint32_t events)
 	while (most-- && vb.rdma_get_cm_event(rds_verbs.events, &ev) == 0) {
 		cm_event_copy(ev, &copy);
 		cm = ev->id;
-		owner = cm->context; /* of a request: the listener's */
+		owner = cm->context; /* the id of a request has the listener's context */
 		verbs_cm_dev_event(cm, copy.what);
 		vb.rdma_ack_cm_event(ev);
 		rds_debug("rdma_cm: %s, status %d", vb.rdma_event_str(copy.what), copy.status);
@@ -93,7 +100,7 @@ int verbs_cm_errno(const struct verbs_cm_ev *copy)
 	case RDMA_CM_EVENT_ADDR_ERROR:
 	case RDMA_CM_EVENT_ROUTE_ERROR:
 	case RDMA_CM_EVENT_UNREACHABLE:
-		/* EALREADY is the engine's word for a crossing, and nothing that rdma_cm may say. */
+		/* EALREADY means a crossing to the engine, and must not come from rdma_cm. */
 		return copy->status < 0 && copy->status != -EALREADY ? copy->status : -EHOSTUNREACH;
 	default:
 		return -EPROTO;
@@ -102,7 +109,10 @@ int verbs_cm_errno(const struct verbs_cm_ev *copy)
 
 /* ---- ids ---- */
 
-/* None of it is worth a connection where it cannot be had. */
+/*
+ * Sets options of the id.  Failures are ignored: a connection without an option is better than
+ * none.
+ */
 void verbs_cm_options(struct rdma_cm_id *cm, uint8_t tos)
 {
 	uint8_t timeout = ACK_TIMEOUT;
@@ -169,7 +179,8 @@ void verbs_cm_reject(struct rdma_cm_id *cm, const struct verbs_answer *answer)
 	struct verbs_answer wire;
 
 	verbs_answer_pack(answer, &wire);
-	vb.rdma_reject(cm, &wire, sizeof(wire)); /* if it fails, destroying the id refuses, too, without reasons */
+	/* if this fails, destroying the id refuses the request, too, without a reason */
+	vb.rdma_reject(cm, &wire, sizeof(wire));
 	verbs_cm_destroy(cm);
 }
 
@@ -223,7 +234,7 @@ static int cm_channel_open(void)
 	return flags < 0 ? flags : os_fcntl(rds_verbs.events->fd, F_SETFL, flags | O_NONBLOCK);
 }
 
-/* The channel is watched last: until then nobody but us looks at anything of this. */
+/* The helper watches the channel last: until then no other thread looks at any of this. */
 int verbs_cm_start(void)
 {
 	uint16_t port = 0;

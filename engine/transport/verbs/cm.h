@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * cm.h - rdma_cm's ids: what they say, to whom, and the steps that a connection needs of them (cm.c, connect_thread.c, destroy_thread.c).
+ * cm.h - ids of rdma_cm: their events, their owners, and the steps of a connection that need an id
+ * (cm.c, connect_thread.c, destroy_thread.c).
  *
- * An id's context is its owner, who hears of its events one by one, on the helper's thread; the event is a copy by then.  What may keep its
- * caller waiting for a peer (rdma_connect, rdma_destroy_id on some devices) is done by a thread of its own, and the helper goes on.
- * Helper only, but for verbs_cm_start().  Must not know what endpoints are.
+ * The context of an id is its owner.  The owner receives the id's events one by one, on the
+ * helper's thread; each event is a copy.  A call that may keep its caller waiting for a peer
+ * (rdma_connect, rdma_destroy_id on some devices) is made by a thread of its own, and the helper
+ * goes on.
+ *
+ * Helper only, except verbs_cm_start() and the functions marked "any thread".  Must not know what
+ * endpoints are.
  */
 #ifndef VERBS_CM_H
 #define VERBS_CM_H
@@ -33,9 +38,9 @@
 
 struct verbs_dev;
 
-#define VERBS_PRIVATE 80u /* of private data: as much as we ever look at */
+#define VERBS_PRIVATE 80u /* bytes of private data that are looked at */
 
-/* A copy of an event: rdma_cm's own is acknowledged before anybody acts on it. */
+/* A copy of an event: rdma_cm's own event is acknowledged before any owner acts on it. */
 struct verbs_cm_ev {
 	enum rdma_cm_event_type what;
 	int status;
@@ -43,21 +48,27 @@ struct verbs_cm_ev {
 	unsigned len;
 	unsigned char data[VERBS_PRIVATE];
 };
-/* The context of an id: hears what becomes of it. */
+/* The context of an id: receives its events. */
 struct verbs_cm_owner {
 	void (*on_event)(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, const struct verbs_cm_ev *ev);
 };
 
-/* rdma_connect, by a thread if need be (connect_thread.c).  Filled in by the caller: param (but for the private data), wire, done. */
+/*
+ * A call of rdma_connect, by a thread if necessary (connect_thread.c).  The caller fills in param
+ * (except the private data), wire and done.
+ */
 struct verbs_cm_connect {
 	struct rdma_conn_param param;
 	struct verbs_request wire;
-	struct verbs_window window; /* behind it, in one piece */
-	unsigned window_len;	    /* ... 0: it is not said */
-	void (*done)(struct verbs_cm_connect *call,
-		     int err); /* helper; not if verbs_cm_connect() or verbs_cm_connect_finish() said it all */
+	struct verbs_window window; /* follows `wire`, in one piece */
+	unsigned window_len;	    /* 0: the window is not sent */
+	/*
+	 * helper; only if verbs_cm_connect() has set `running`, and not after
+	 * verbs_cm_connect_finish()
+	 */
+	void (*done)(struct verbs_cm_connect *call, int err);
 	bool running;
-	/* connect_thread.c's */
+	/* for connect_thread.c only */
 	struct verbs_cm_connect *next;
 	struct rdma_cm_id *cm;
 	struct in6_addr to;
@@ -68,29 +79,41 @@ struct verbs_cm_connect {
 };
 
 /* cm.c; helper */
-int verbs_cm_start(void); /* event channel, listener; program's thread, control held */
+int verbs_cm_start(void); /* opens event channel and listener; program's thread, control held */
 void verbs_cm_event(struct rds_helper_event *ev, uint32_t events);
-void verbs_cm_options(struct rdma_cm_id *cm, uint8_t tos); /* before it connects or accepts */
+void verbs_cm_options(struct rdma_cm_id *cm, uint8_t tos); /* before the id connects or accepts */
 int verbs_cm_id_new(struct verbs_cm_owner *owner, uint8_t tos, struct rdma_cm_id **out);
-/* ... bound to a port of its own at that address (of rdma_cm). */
+/* The same, bound to a port of its own at that address (of rdma_cm). */
 int verbs_cm_id_new_bound(struct verbs_cm_owner *owner, const struct sockaddr *addr, struct rdma_cm_id **out);
-/* An id that never was more than bound is to go. Any thread. */
+/* Destroys an id that was never more than bound.  Any thread. */
 void verbs_cm_destroy_bound(struct rdma_cm_id *cm);
-/* Towards id's faddr from its laddr; ADDR_RESOLVED or an error follows. */
+/* Resolves the path from id->laddr to id->faddr; ADDR_RESOLVED or an error event follows. */
 int verbs_cm_resolve(struct rdma_cm_id *cm, const struct rds_conn_id *id, uint16_t port);
 int verbs_cm_route(struct rdma_cm_id *cm);
-int verbs_cm_errno(const struct verbs_cm_ev *ev); /* what went wrong, never 0 */
+int verbs_cm_errno(const struct verbs_cm_ev *ev); /* the error in the event, never 0 */
 void verbs_cm_reject(struct rdma_cm_id *cm, const struct verbs_answer *answer);
-/* An address of rdma_cm; a link-local one whose interface it does not tell has that of our interface with that address. */
+/*
+ * Converts an address of rdma_cm.  A link-local address without an interface gets that of our
+ * interface which has the address.
+ */
 void verbs_cm_addr(const struct sockaddr *sa, struct in6_addr *ip, uint32_t *scope);
 
-/* connect_thread.c; helper.  0: asked for, the answer is an event; with call->running, done() may say that it failed after all. */
+/*
+ * connect_thread.c; helper.  0: the request is under way, the answer is an event.  If
+ * call->running, done() may still report a failure.
+ */
 int verbs_cm_connect(struct verbs_cm_connect *call, const struct verbs_dev *dev, struct rdma_cm_id *cm,
 		     const struct in6_addr *to);
-/* Its answer has come, so it must be over: waits for its thread to be out of the way.  False: was not running. */
+/*
+ * The answer has come, so the call must be over: waits until its thread is done.  False: it was not
+ * running.
+ */
 bool verbs_cm_connect_finish(struct verbs_cm_connect *call);
 
-/* destroy_thread.c; helper.  The id is to go: its owner hears nothing of it any more, the caller has no part in it.  No queue pair. */
+/*
+ * destroy_thread.c; helper.  Destroys the id: its owner receives no more events, and the caller
+ * must not use it any more.  It has no queue pair.
+ */
 void verbs_cm_destroy(struct rdma_cm_id *cm);
 
 #endif

@@ -2,25 +2,32 @@
 /*
  * cm_devices.c - the devices that librdmacm has open for itself.
  *
- * librdmacm opens a device with the first id that comes upon it and keeps it open, and some devices cannot be removed while anybody has
- * them open: whoever removes one waits.  Nothing of ours is made there, so its descriptors become /dev/null's: the device is *put aside*.
- * What librdmacm asks of it from then on fails.  It asks for a protection domain with the first id on a device and gives it back with
- * the last, so a device that is put aside and has lost all its ids is of no use any more.  Hence a device is put aside
+ * librdmacm opens a device with the first id on it and keeps it open.  Some devices cannot be
+ * removed while any process has them open: the administrator who removes one waits.  No object of
+ * ours is made in that context, so its descriptors are replaced by /dev/null: the device is *put
+ * aside*.  All further requests of librdmacm to that device fail.  librdmacm asks for a protection
+ * domain with the first id on a device and gives it back with the last, so a device that is put
+ * aside and has lost all its ids cannot be used any more.  Hence a device is put aside
  *
- *   - when we have it open, and with it an id that stays (device.c, device_removal.c);
- *   - when any id hears that it is removed.
+ *   - when we have it open ourselves, and with it an id that stays (device.c, device_removal.c);
+ *   - when any id receives DEVICE_REMOVAL.
  *
- * While we do not have it, because we could not open it (it was just going, or something was lacking), or have closed it (it is
- * broken, and may be mended), one of the ids that have come upon it is not destroyed but stays, the *witness*: it keeps the protection
- * domain, and hears of the removal.
+ * There are times when we do not have the device open: because it could not be opened (it was just
+ * being removed, or a resource was short), or because we have closed it (it is broken, and may be
+ * repaired).  Then one of the ids on it is not destroyed but stays, the *witness*: it keeps the
+ * protection domain, and receives DEVICE_REMOVAL.
  *
- * The numbers change while other threads may be in librdmacm.  None of these has them in hand: it uses a device's context under its own lock, to
- * make the protection domain and to give it back, and for nothing else that we have it do (queue pairs and queues are made of our context).  So it
- * is enough that there is an id on the device as long as the numbers change, which is not destroyed meanwhile: whoever comes here has one, its
- * own, or one with an event that is not acknowledged yet, for which rdma_destroy_id waits.  Two who change them have the lock below.
+ * The descriptors are replaced while other threads may be in librdmacm.  None of these is using
+ * them: librdmacm uses a device's context under its own lock, to make the protection domain and to
+ * give it back, and for nothing else that we make it do (queue pairs and completion queues are
+ * made of our context).  So it is enough that an id exists on the device, and is not destroyed,
+ * while the descriptors are replaced.  Every caller has one: its own, or one with an event that is
+ * not acknowledged yet, for which rdma_destroy_id waits.  Two callers at the same time are
+ * serialised by the lock below.
  *
- * In a forked child librdmacm goes on with the same context: there is no descriptor in it any more (os_fd_abandon), nor any number of
- * the parent's, which would be that of something else by now.  Must not know what the ids are for.
+ * In a forked child librdmacm goes on with the same context.  There it has no descriptor any more
+ * (os_fd_abandon), nor any descriptor number of the parent's, which would belong to another file
+ * by now.  Must not know what the ids are for.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -41,7 +48,7 @@ struct witness {
 static void witness_release(struct rds_timer *tm);
 
 static struct {
-	pthread_mutex_t lock; /* nothing else is taken or waited for under it */
+	pthread_mutex_t lock; /* no other lock is taken, and nothing is waited for, under it */
 	struct witness *list; /* at most one for each context */
 	struct rds_timer release;
 } cm_devs = {.lock = PTHREAD_MUTEX_INITIALIZER, .release.fn = witness_release};
@@ -53,7 +60,7 @@ static bool fd_is_null(int fd)
 	return !os_fstat(fd, &st) && S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3);
 }
 
-/* What has no number is not there: in a forked child. */
+/* A negative descriptor is one that was dropped in a forked child. */
 static bool ctx_is_aside(const struct ibv_context *ctx)
 {
 	return (ctx->cmd_fd < 0 || fd_is_null(ctx->cmd_fd)) && (ctx->async_fd < 0 || fd_is_null(ctx->async_fd));
@@ -68,7 +75,7 @@ static struct witness *witness_find(const struct ibv_context *ctx)
 	return w;
 }
 
-/* Out of the program's way, and closed in a forked child. */
+/* Moves the descriptor out of the program's way; a forked child closes it. */
 static int ctx_fd_adopt(int *fd)
 {
 	return os_fd_is_internal(*fd) ? 0 : os_fd_adopt(fd);
@@ -103,7 +110,7 @@ void verbs_cm_dev_put_aside(struct ibv_context *ctx)
 	pthread_mutex_unlock(&cm_devs.lock);
 }
 
-/* Destroyed by the helper, which may have an event of it in hand. */
+/* The helper destroys witnesses, since it may be handling an event of one. */
 static void witness_release(struct rds_timer *tm)
 {
 	struct witness **p = &cm_devs.list, *w, *done = NULL;
@@ -122,12 +129,12 @@ static void witness_release(struct rds_timer *tm)
 	pthread_mutex_unlock(&cm_devs.lock);
 	while ((w = done)) {
 		done = w->next;
-		vb.rdma_destroy_id(w->cm); /* nothing of it is under way */
+		vb.rdma_destroy_id(w->cm); /* nothing is under way on it */
 		free(w);
 	}
 }
 
-/* The lock is held. False: there is one already, or no memory. */
+/* The lock is held.  False: there is a witness already, or no memory. */
 static bool witness_new(struct rdma_cm_id *cm)
 {
 	struct witness *w = witness_find(cm->verbs) ? NULL : malloc(sizeof(*w));
@@ -137,7 +144,7 @@ static bool witness_new(struct rdma_cm_id *cm)
 	cm->context = NULL;
 	*w = (struct witness){.next = cm_devs.list, .cm = cm};
 	cm_devs.list = w;
-	ctx_fd_adopt(&cm->verbs->cmd_fd); /* if it cannot be, it is as it was */
+	ctx_fd_adopt(&cm->verbs->cmd_fd); /* on failure it stays as it was */
 	ctx_fd_adopt(&cm->verbs->async_fd);
 	return true;
 }
@@ -165,7 +172,10 @@ void verbs_cm_dev_leave_id(struct rdma_cm_id *hold_id)
 		vb.rdma_destroy_id(hold_id);
 }
 
-/* Just opened, and the id is being destroyed: its endpoint was given up.  If no other can take its place, the device is going. */
+/*
+ * The id has just resolved its address and is being destroyed: its endpoint was given up.  If no
+ * other id can be bound on the device in its place, the device is being removed.
+ */
 static void ctx_unwanted(struct rdma_cm_id *cm)
 {
 	struct rdma_cm_id *beside;

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * connect.c - from an address to a connection: the side that asks (docs/verbs-states.md, table A).
+ * connect.c - from an address to a connection: the side that connects (docs/verbs-states.md, table
+ * A).
  *
  *   address -> route -> queue pair -> request -> answer
  *
- * First to the port at which the peer process listens itself, if we know one.  If nobody listens there, or another process does,
- * once to the rendezvous port of its node, which sends us to where the process listens now, or says that it is no more.
- * Every step has a deadline.  What fails goes to the engine, which tries again in its own time.
+ * The first request goes to the port at which the peer process itself listens, if that is known.
+ * If no process listens there, or another one does, one request goes to the rendezvous port of the
+ * peer's node, which tells where the process listens now, or that it has ended.  Every step has a
+ * deadline.  A failure goes to the engine, which tries again in its own time.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,15 +18,16 @@
 #define WARN_EVERY_NS (60 * 1000000000ull)
 
 enum attempt_stage {
-	TO_PEER,       /* a port that we knew */
-	TO_RENDEZVOUS, /* who asks it is sent on, or told that there is nobody */
-	TO_REDIRECTED, /* to where the rendezvous says */
+	TO_PEER,       /* to a known port of the peer */
+	/* to the rendezvous port, which redirects, or answers that the process is gone */
+	TO_RENDEZVOUS,
+	TO_REDIRECTED, /* to the port that the rendezvous named */
 };
 
 struct verbs_attempt {
 	enum attempt_stage stage;
 	uint64_t rx_seq;
-	uint64_t asked; /* when the address was asked for, or the request was sent */
+	uint64_t asked; /* time of the address query, or of the request */
 };
 
 /* ---- one request ---- */
@@ -99,7 +102,8 @@ static int attempt_accepted(struct verbs_ep *ep, const struct verbs_cm_ev *ev)
 {
 	struct verbs_answer a;
 
-	ep->cm_up = true; /* whatever it says: the queue pair is connected, and has to be disconnected */
+	/* whatever the answer is: the queue pair is connected, and has to be disconnected */
+	ep->cm_up = true;
 	if (!verbs_answer_check(ev->data, ev->len, &a) || a.status != VERBS_OK)
 		return -EPROTO;
 	if (memcmp(&a.self, &ep->id.peer, sizeof(a.self)) != 0)
@@ -112,7 +116,7 @@ static int attempt_accepted(struct verbs_ep *ep, const struct verbs_cm_ev *ev)
 	return 0;
 }
 
-/* Nobody listens there, or somebody else who knows no better. */
+/* No process listens there, or another process that cannot redirect. */
 static void attempt_try_rendezvous(struct verbs_ep *ep)
 {
 	if (ep->attempt->stage == TO_PEER)
@@ -121,7 +125,7 @@ static void attempt_try_rendezvous(struct verbs_ep *ep)
 		verbs_ep_down(ep, -ECONNREFUSED, false);
 }
 
-/* Some devices know at once that nobody listens. */
+/* Some devices know at once that no process listens. */
 static void attempt_not_sent(struct verbs_ep *ep, int err)
 {
 	if (err == -ECONNREFUSED)
@@ -130,7 +134,9 @@ static void attempt_not_sent(struct verbs_ep *ep, int err)
 		verbs_ep_down(ep, err, false);
 }
 
-/* The thread is back.  Without an error there is nothing to do: the answer is an event. */
+/*
+ * The thread of the call is done.  Without an error there is nothing to do: the answer is an event.
+ */
 static void attempt_call_done(struct verbs_cm_connect *call, int err)
 {
 	struct verbs_ep *ep = container_of(call, struct verbs_ep, call);
@@ -147,13 +153,17 @@ static void attempt_redirected(struct verbs_ep *ep, const struct verbs_answer *a
 {
 	bool right = memcmp(&a->self, &ep->id.peer, sizeof(a->self)) == 0;
 
-	if (ep->attempt->stage == TO_REDIRECTED || !right || !a->listener) /* it does not send us round in circles */
+	/* a second redirect is not followed, or it could go on for ever */
+	if (ep->attempt->stage == TO_REDIRECTED || !right || !a->listener)
 		verbs_ep_down(ep, -ECONNREFUSED, false);
 	else
 		attempt_redial(ep, TO_REDIRECTED, a->listener);
 }
 
-/* It wants to, but not now: our request has crossed its own, or it has said what it lacks.  That may take long, so it is said. */
+/*
+ * The peer cannot accept just now: our request has crossed its own, or it lacks a resource, which
+ * the answer names.  A lack may last long, so it is logged.
+ */
 static void attempt_peer_busy(struct verbs_ep *ep, const struct verbs_answer *a)
 {
 	static uint64_t quiet_until;
@@ -190,12 +200,15 @@ static void attempt_refused(struct verbs_ep *ep, const struct verbs_answer *a)
 		verbs_ep_down(ep, -EPROTONOSUPPORT, false);
 		return;
 	case VERBS_REFUSED:
-		/* A crossing has a status of its own; as an errno it would be taken for one. */
+		/*
+		 * A crossing has a status of its own; the errno EALREADY would be taken for a
+		 * crossing.
+		 */
 		verbs_ep_down(ep, a->error && a->error != EALREADY ? -a->error : -ECONNREFUSED, false);
 		return;
 	case VERBS_OK:
 	case VERBS_NO_PORT:
-		verbs_ep_down(ep, -EPROTO, false); /* no answer to what we asked */
+		verbs_ep_down(ep, -EPROTO, false); /* not an answer to a CONNECT */
 		return;
 	}
 }
@@ -252,7 +265,9 @@ void verbs_connect_crossed(const struct rds_conn_id *id)
 
 /* ---- begun by the engine ---- */
 
-/* Where the peer listens, as far as we know; a process of this host says so in the registry. */
+/*
+ * Port at which the peer listens, as far as known; for a process of this host the registry has it.
+ */
 static uint16_t attempt_known_port(const struct rds_conn_id *id)
 {
 	if (id->peer_slot != RDS_SLOT_REMOTE)

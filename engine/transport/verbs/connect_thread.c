@@ -2,12 +2,14 @@
 /*
  * connect_thread.c - rdma_connect() without waiting for it.
  *
- * On InfiniBand it sends a message and returns.  siw connects a TCP socket inside it: as long as the peer's host says nothing at all,
- * two minutes by default, and the helper has other things to do.  So where the device is of that kind (caps.connect_blocks) the call is
- * made by a thread of its own, which touches nothing but its call, and is gone afterwards.
+ * On InfiniBand rdma_connect() sends a message and returns.  siw connects a TCP socket inside it,
+ * which takes as long as the peer's host does not answer, two minutes by default, and the helper
+ * has other work.  So on such devices (caps.connect_blocks) the call is made by a thread of its
+ * own.  The thread touches nothing but its call, and ends afterwards.
  *
- * Whoever has a call running keeps the id and the queue pair (running is true) until done() is called, or verbs_cm_connect_finish() has been.
- * Hosts that do not answer shall not collect threads: while a call to one hangs, another is made every few seconds only.
+ * An owner with a running call keeps id and queue pair (`running` is true) until done() is called
+ * or verbs_cm_connect_finish() has returned.  Hosts that do not answer must not accumulate
+ * threads: while a call to such a host hangs, another is made every few seconds only.
  */
 #include <sched.h>
 
@@ -16,7 +18,7 @@
 #define PAUSE_NS (4 * 1000000000ull)
 #define CALLS_MAX 256u
 
-static struct verbs_cm_connect *calls; /* running; helper */
+static struct verbs_cm_connect *calls; /* running calls; helper */
 static unsigned ncalls;
 
 bool verbs_cm_connect_finish(struct verbs_cm_connect *c)
@@ -25,7 +27,8 @@ bool verbs_cm_connect_finish(struct verbs_cm_connect *c)
 
 	if (!c->running)
 		return false;
-	while (!atomic_load(&c->left)) /* it has made its call: this is about its last few instructions */
+	/* the thread has made its call: only its last few instructions are left */
+	while (!atomic_load(&c->left))
 		sched_yield();
 	rds_timer_cancel(&c->timer);
 	for (p = &calls; *p != c; p = &(*p)->next)
@@ -53,7 +56,7 @@ static void *connect_thread(void *arg)
 	c->err = verbs_err(vb.rdma_connect(c->cm, &c->param));
 	rds_timer_set(&c->timer, os_now_ns());
 	rds_helper_thread_end();
-	atomic_store(&c->left, true); /* the last: from now on it may be freed */
+	atomic_store(&c->left, true); /* the last access: from now on the call may be freed */
 	return NULL;
 }
 

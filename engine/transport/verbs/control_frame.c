@@ -1,17 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * control_frame.c - what goes out without a message: acknowledgements, credits, questions, probes (conn->tx).
+ * control_frame.c - control frames: acknowledgements, credits, requests for an acknowledgement,
+ * probes (conn->tx).
  *
- * Who finds that something is to be said sets a flag (ack_due, probe_due ...) and has the engine call verbs_push, by up->speak.  Such
- * frames have places of their own in the send queue (VERBS_SQ_RESERVE), so that a queue full of messages does not silence us, and they go before
- * what waits for room: a peer may need what they say before it can make any.
+ * Code that finds something to be sent sets a flag (ack_due, probe_due ...) and has the engine
+ * call verbs_push, through up->push_later.  Control frames have entries of their own in the send
+ * queue (VERBS_SQ_RESERVE), so a queue full of messages does not keep them back.  They go before
+ * messages that wait for room: a peer may need their content before it can make room.
  *
- * A frame of this kind has no sequence number, and no acknowledgement covers it.  It is solicited if it asks, answers or gives credits.
- * Must not know what is in a message, nor how it is cut (send.c).
+ * A control frame has no sequence number, and no acknowledgement covers it.  It is solicited if it
+ * asks for an acknowledgement, answers such a request, or grants credits.  Must not know what is
+ * in a message, nor how messages are cut into frames (send.c).
  */
 #include "engine/transport/verbs/post_list.h"
 
-/* Memory for a header that the device will not copy, and a place to keep it until it has gone. */
+/*
+ * Gets memory for a header that the device does not copy, and an entry of `out` that keeps it until
+ * it has been sent.
+ */
 static bool control_header_get(struct verbs_ep *ep, struct verbs_block *block)
 {
 	if ((ep->out_count < ep->out_cap || !verbs_out_grow(ep)) && !verbs_block_get_header(ep->dev->arena, block))
@@ -20,7 +26,10 @@ static bool control_header_get(struct verbs_ep *ep, struct verbs_block *block)
 	return false;
 }
 
-/* It has gone whole: its place is before those that have not. */
+/*
+ * The control frame has been sent completely: its place in `out` is before the entries that have
+ * not.
+ */
 static void control_header_keep(struct verbs_ep *ep, const struct verbs_out *o)
 {
 	uint32_t i = ep->out_count++;
@@ -31,8 +40,9 @@ static void control_header_keep(struct verbs_ep *ep, const struct verbs_out *o)
 }
 
 /*
- * A frame with nothing but acknowledgement and perhaps the wish for one, or (grants) credits as well: only then may it use the last credit
- * that we have.  False: no place for it now.
+ * Sends a frame with an acknowledgement and perhaps (ask) a request for one, or (grants) with
+ * credits as well: only then may it use the last credit of ours.  False: there is no room for it
+ * now.
  */
 static bool control_send(struct verbs_ep *ep, bool ask, bool grants)
 {
@@ -48,7 +58,7 @@ static bool control_send(struct verbs_ep *ep, bool ask, bool grants)
 			verbs_block_put(ep->dev->arena, &o.block);
 		return false;
 	}
-	verbs_wr_post_all(ep); /* one header per endpoint will do where the post below copies it */
+	verbs_wr_post_all(ep); /* control_hdr can be reused: the post below copies it */
 	if (!copied)
 		h = (void *)o.block.mem;
 	*h = (struct rds_wire_hdr){.flags = ask ? RDS_FLAG_ACK_REQUIRED : 0};
@@ -64,8 +74,9 @@ static bool control_send(struct verbs_ep *ep, bool ask, bool grants)
 }
 
 /*
- * One header may not tell of all credits, and perhaps nothing else makes us speak again: as many frames as it takes.
- * False: no place, no memory, or no credits (which come with a call of verbs_push).
+ * Sends as many control frames as are needed: one header may not hold all credits, and perhaps no
+ * other event causes another push.  False: no room, no memory, or no credits (which cause a call of
+ * verbs_push when they come).
  */
 static bool control_send_due(struct verbs_ep *ep)
 {
@@ -87,7 +98,9 @@ static void wr_empty_write(struct ibv_send_wr *wr)
 	wr->sg_list = NULL;
 }
 
-/* Behind what has gone, if anything has; a full queue has more to come anyway. */
+/*
+ * Sends an empty write behind what was sent, if anything was; a full queue has more to send anyway.
+ */
 static void control_urge(struct verbs_ep *ep)
 {
 	struct ibv_send_wr *wr;
@@ -99,7 +112,7 @@ static void control_urge(struct verbs_ep *ep)
 	verbs_wr_post_all(ep);
 }
 
-/* The peer answers at once, which makes the acknowledgement move. */
+/* Asks the peer for an acknowledgement, which it sends at once. */
 static void control_ask_ack(struct verbs_ep *ep)
 {
 	uint32_t i = ep->out_count;
@@ -108,15 +121,16 @@ static void control_ask_ack(struct verbs_ep *ep)
 		i--;
 	if (!i || verbs_out_at(ep, i - 1)->seq <= atomic_load(&ep->seen_ack))
 		return;
-	if (!ep->since_asked) /* the newest has asked already */
+	if (!ep->since_asked) /* the newest message has asked already */
 		return;
 	if (control_send(ep, true, false))
 		ep->since_asked = 0;
 }
 
 /*
- * Somebody else waits for blocks: what would give back those of this one, which may be silent from now on.  A write on every
- * device: that our own is done with what went before is all that is asked.  (A full queue has more to complete anyway.)
+ * Another endpoint waits for blocks: asks for what gives back the blocks of this one, which may be
+ * silent from now on.  On every device an empty write is enough: it only has to show that our own
+ * device is done with the work requests before it.  (A full queue has more to complete anyway.)
  */
 static void control_free_memory(struct verbs_ep *ep)
 {
@@ -140,7 +154,7 @@ void verbs_push(struct rds_ep *rep)
 	verbs_send_pending(ep);
 	verbs_wr_post_all(ep);
 	while (!control_send_due(ep) && !atomic_exchange(&ep->control_stuck, true))
-		; /* once more: what completed before it was set told nobody */
+		; /* try again: a completion before control_stuck was set caused no push */
 	if (unlikely(atomic_load_explicit(&ep->probe_due, memory_order_relaxed)) &&
 	    atomic_exchange(&ep->probe_due, false))
 		verbs_control_probe(ep);
@@ -169,7 +183,10 @@ bool verbs_want_room(struct rds_ep *rep, uint64_t seen_ack)
 	return false;
 }
 
-/* Also between the frames of a message that waits for credits: they may be waited for because nobody is there any more. */
+/*
+ * Also sent between the frames of a message that waits for credits: the credits may be missing
+ * because the peer is gone.
+ */
 int verbs_control_probe(struct verbs_ep *ep)
 {
 	struct ibv_send_wr *wr;
@@ -177,7 +194,8 @@ int verbs_control_probe(struct verbs_ep *ep)
 	if (atomic_load(&ep->state) != VERBS_UP)
 		return -ENOTCONN;
 	verbs_wr_post_all(ep);
-	if (!verbs_sq_has_room(ep, 1)) { /* what is in it will do: the last of it that asks for a completion */
+	/* the queue itself is the probe: its last request that asks for a completion */
+	if (!verbs_sq_has_room(ep, 1)) {
 		atomic_store(&ep->probe_wr, ep->wr_posted - VERBS_SIGNAL_EVERY);
 		return -EBUSY;
 	}

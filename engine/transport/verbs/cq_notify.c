@@ -1,23 +1,27 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * cq_notify.c - when the device is to wake somebody, and whom (rx held).
+ * cq_notify.c - decides when a device wakes a thread, and which thread (rx held).
  *
- * A completion queue that is *armed* makes its channel readable once, for the next completion.  Arming is a system call on some
- * devices and a lost race if one looks before it, so it is done only by who is about to stop looking, who looks once more
- * afterwards (pending):
+ * A completion queue that is *armed* makes its channel readable once, for the next completion.
+ * Arming is a system call on some devices, and a completion that came before it causes no event.
+ * So the queue is armed only by a thread that is about to stop looking, and that thread looks once
+ * more afterwards (verbs_pending):
  *
- *   attention HELPER   armed for everything; the helper hears of it
- *   LEADER             armed for everything; the kernel tells the leader (relay), and the helper is deaf.  If that is not to be had, the
- *                      helper hears of it and wakes the leader
- *   LAZY               the program will be back at once: nothing is done about it.  If it is told again (every tick that this lasts), or if it is
- *                      the helper's being woken that has led to it, armed for what asks for an answer (solicited), and the helper hears of it
- *   POLLING            not armed; an arming that is still in force is left alone, and whom it tells
+ *   attention HELPER   armed for everything; the event goes to the helper
+ *   LEADER             armed for everything; the kernel wakes the leader (relay), and the helper
+ *                      does not watch the channel.  Without a relay the helper gets the event and
+ *                      wakes the leader
+ *   LAZY               the program is expected back at once: nothing is armed.  If LAZY is set
+ *                      again (at every tick that it lasts), or a wake-up of the helper has led to
+ *                      it, armed for solicited frames, and the event goes to the helper
+ *   POLLING            not armed; an arming that is still in force stays, with its receiver
  *
- * At most one event waits in the channel: whoever arms again has taken it, or does not know that it is there and sees no need to.
+ * At most one event waits in the channel: a thread that arms again has taken it, or does not know
+ * of it and need not arm.
  */
 #include "engine/transport/verbs/verbs.h"
 
-#define ACK_EVENTS 32 /* each acknowledgement takes a lock */
+#define ACK_EVENTS 32 /* events acknowledged together: each acknowledgement takes a lock */
 
 static enum verbs_armed cq_wanted_arming(enum rds_attention who)
 {
@@ -64,13 +68,14 @@ static void helper_watch_cq(struct verbs_dev *dev, bool on)
 	if (dev->helper_deaf == !on)
 		return;
 	dev->helper_deaf = !on;
-	if (!on) /* taken out: one that is only told to look for nothing is woken all the same */
+	/* removed from the epoll set: with an empty event mask the helper would still be woken */
+	if (!on)
 		rds_helper_event_del(dev->channel->fd);
 	else if (rds_helper_event_add(&dev->comp_ev, dev->channel->fd, EPOLLIN))
 		rds_error("%s: the helper cannot be told of messages: they may be noticed late", dev->name);
 }
 
-/* Armed already. */
+/* The queue is armed already: chooses the receiver of the event. */
 static void cq_route_event(struct verbs_dev *dev)
 {
 	enum rds_attention who = rds_verbs.attention;
@@ -121,7 +126,7 @@ bool verbs_pending(struct rds_transport *t)
 	return false;
 }
 
-/* Helper, no lock held.  The round of progress follows, as after every event. */
+/* Helper, no lock held.  A round of progress follows, as after every event. */
 void verbs_comp_event(struct rds_helper_event *ev, uint32_t events)
 {
 	struct verbs_dev *dev = container_of(ev, struct verbs_dev, comp_ev);

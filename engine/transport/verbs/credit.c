@@ -1,25 +1,36 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * credit.c - what a peer may send, on devices that cannot make it wait.
+ * credit.c - how much a peer may send, on devices that cannot make a sender wait.
  *
- * Where a frame that finds no receive buffer, or a smaller one than it needs, ends the connection (iWARP), the sender has to know what lies
- * in the receiver's queue.  It is told, in the order in which buffers were posted, and after they were: a *credit* is one buffer, small
- * or large.  Whatever is sent uses the oldest; a frame that is larger goes in segments (send.c, segment.c).  So both sides always
- * agree, whatever crosses, and as queue and credits end with the connection nothing is left over for the next one.
+ * On iWARP a frame that finds no receive buffer, or a buffer smaller than it needs, ends the
+ * connection.  So the sender has to know the buffers in the receiver's queue.  The receiver grants
+ * them in the order in which they were posted, and after they were posted: a *credit* is one
+ * buffer, small or large.  Everything that is sent uses the oldest credit; a frame that is larger
+ * than its buffer goes in segments (send.c, segment.c).  So both sides always agree, whatever
+ * frames cross, and as queue and credits end with the connection nothing is left over for the next
+ * one.
  *
- * Nobody waits for ever.  The last credit is for a frame that says nothing but new credits.  Who has seen its peer come down to fewer than
- * two tells it of so many more that it has VERBS_OWN; that these can be had is what credit_buffers.c sees to.
- *   - Both without any, and nothing under way, cannot be: each one's last went on a frame that gave the other some, and one of
- *     these two frames was sent before the other one had been read.
- *   - Such frames end by themselves: without a message to be sent they are only sent for two credits at least, and use one.  What is
- *     too much for one header goes in several, all of it, since the receiver counts on it; a full one makes up for a last one of one credit.
+ * No side waits for ever.  The last credit is kept for a frame that only grants new credits.  A
+ * receiver that sees its peer come down to fewer than two credits grants so many more that the
+ * peer has VERBS_OWN; credit_buffers.c makes sure that these buffers are available.
  *
- * New ones are told with whatever goes to the peer anyway, and only for themselves when it has few left (credit_must_grant).
+ *   - Both sides without any credit, and nothing under way, is impossible: each side's last
+ *     credit went on a frame that granted the other side some, and one of these two frames was
+ *     sent before the other one had been read.
+ *   - Such frames come to an end: without a message to be sent they are only sent for two
+ *     credits at least, and use one.  If one header cannot hold all credits they go in several
+ *     frames, all of them, since the receiver counts on it; a full frame makes up for a last
+ *     frame of one credit.
  *
- * Beyond that: small ones as a sender uses them, up to SMALL_MOST; large ones for one that sends what small ones cannot hold.  Credits
- * cannot be taken back from one that then falls silent, so a window is a share of what is free, and the last large ones (RESERVE) are
- * only lent for a frame that has begun to come, one at a time: that is used, if the sender lives.  Congestion maps are no reason for a
- * window, every connection begins with one.
+ * New credits are granted in frames that go to the peer anyway, and in a control frame only if the
+ * peer has few left (credit_must_grant).
+ *
+ * Beyond that minimum: small buffers as a sender uses them, up to SMALL_MOST; large buffers for a
+ * sender of frames that small buffers cannot hold.  Credits cannot be taken back from a sender
+ * that falls silent.  So a window is a share of the free buffers, and the last large buffers
+ * (RESERVE) are only posted, one at a time, for a frame that has begun to come: such a buffer is
+ * used if the sender lives.  Congestion maps do not count for a window, since every connection
+ * begins with one.
  */
 #include "engine/transport/verbs/verbs.h"
 
@@ -28,13 +39,18 @@
 #define LARGE_MOST 16u /* 1 MiB */
 #define SHARE 8u
 #define LARGE_SHARE 4u
-#define RESERVE 8u /* an eighth of the large ones */
-#define TELL_AT 4u /* a peer that has this part left of what lies in its queue */
-#define URGENT_BELOW (2 * VERBS_OWN) /* in its queue: not left for a look that finds nothing */
-#define SELDOM 4u  /* segments: fewer are no reason for a window */
-#define SEEN 8u	   /* what a large frame counts for a large window, and a small one 1 against it; twice is needed */
+#define RESERVE 8u /* this part of the large buffers is kept in reserve */
+#define TELL_AT 4u /* grant when the peer has this part of its queue left */
+/* with fewer buffers in the queue: posted at once, not at a look that finds nothing */
+#define URGENT_BELOW (2 * VERBS_OWN)
+#define SELDOM 4u  /* fewer segments received do not open a window */
+/*
+ * A large frame counts so much for a large window, a small frame counts 1 against it; more than
+ * SEEN is needed.
+ */
+#define SEEN 8u
 #define SEEN_MOST (4 * SEEN)
-/* In a header: so many large ones, then so many small ones. */
+/* Largest numbers in a header: large credits, which come first, and small credits. */
 #define TOLD_MOST 15u
 #define TOLD_SHIFT 4
 
@@ -96,10 +112,11 @@ static const char *credit_granted(struct verbs_ep *ep, uint8_t told)
 	if (!credit_know(ep, told & TOLD_MOST, told >> TOLD_SHIFT))
 		return "more credits than there can be";
 	rds_fence();
+	/* sends the rest of a message, or a control frame */
 	if (unlikely(atomic_load(&ep->backlog)) ||
 	    (unlikely(atomic_load_explicit(&ep->control_stuck, memory_order_relaxed)) &&
 	     atomic_exchange(&ep->control_stuck, false)))
-		ep->head.t->up->push_later(ep->head.conn); /* rest of a message, an acknowledgement */
+		ep->head.t->up->push_later(ep->head.conn);
 	if (unlikely(atomic_load_explicit(&ep->wants_room, memory_order_relaxed)) &&
 	    atomic_exchange(&ep->wants_room, false))
 		ep->head.t->up->writable(ep->head.conn);
@@ -134,7 +151,10 @@ static uint32_t credit_large_window(const struct verbs_ep *ep)
 	return credit_min((room + LARGE_SHARE - 1) / LARGE_SHARE, ep->large_seen * LARGE_MOST / SEEN_MOST);
 }
 
-/* Few if large ones are what it needs, and come one at a time: it would have to use the small ones up first. */
+/*
+ * Few small buffers for a sender that needs large ones, which are posted one at a time: it would
+ * have to use up the small ones first.
+ */
 static uint32_t credit_small_window(const struct verbs_ep *ep)
 {
 	const struct verbs_dev *dev = ep->dev;
@@ -146,7 +166,7 @@ static uint32_t credit_small_window(const struct verbs_ep *ep)
 	return n > VERBS_OWN ? n : VERBS_OWN;
 }
 
-/* So many more are due.  Half a window at a time. */
+/* Computes how many more buffers are due.  Half a window is posted at a time. */
 static void credit_plan(const struct verbs_ep *ep, uint32_t *small, uint32_t *large)
 {
 	uint32_t want = credit_large_window(ep), lie = ep->rq_len - ep->nlarge;
@@ -164,7 +184,7 @@ static void credit_plan(const struct verbs_ep *ep, uint32_t *small, uint32_t *la
 	if (ep->rq_len < 2 && ep->rq_len + *small + *large < VERBS_OWN)
 		*small = VERBS_OWN - ep->rq_len - *large;
 	else if (ep->rq_len >= 2 && *small + *large < 2 && !begun)
-		*small = *large; /* two or none */
+		*small = *large; /* two or none (see above: frames come to an end) */
 }
 
 static void credit_post(struct verbs_ep *ep, uint32_t n, bool large)
@@ -183,7 +203,7 @@ static uint32_t credit_ungranted(const struct verbs_ep *ep)
 	       atomic_load_explicit(&ep->offer_told, memory_order_relaxed);
 }
 
-/* Of what lies in its queue the peer knows so many. */
+/* Buffers in the queue that have been granted to the peer. */
 static uint32_t credit_peer_has(const struct verbs_ep *ep)
 {
 	uint32_t n = credit_ungranted(ep);
@@ -191,7 +211,10 @@ static uint32_t credit_peer_has(const struct verbs_ep *ep)
 	return ep->rq_len > n ? ep->rq_len - n : 0;
 }
 
-/* What goes to the peer anyway tells it.  It is not waited for when the peer may soon have to stop, or has stopped. */
+/*
+ * Frames that go to the peer anyway grant credits.  Such a frame is not waited for when the peer
+ * may soon have to stop, or has stopped.
+ */
 static bool credit_must_grant(const struct verbs_ep *ep)
 {
 	uint32_t has = credit_peer_has(ep);
@@ -208,8 +231,9 @@ static void credit_feed(struct verbs_ep *ep)
 	credit_post(ep, small, false);
 	if (credit_must_grant(ep))
 		ep->head.t->up->push_later(ep->head.conn);
+	/* the device took none, or all buffers hold frames that wait for memory */
 	if (ep->rq_len < 2)
-		verbs_bufs_retry_later(ep->dev); /* the device took none, or all are with frames that wait for memory */
+		verbs_bufs_retry_later(ep->dev);
 }
 
 void verbs_credit_serve(struct verbs_dev *dev)
@@ -242,7 +266,10 @@ const char *verbs_credit_received(struct verbs_ep *ep, const struct verbs_buf *b
 	if (atomic_load(&ep->offered) - atomic_load_explicit(&ep->offer_told, memory_order_acquire) > ep->rq_len)
 		return "more frames than it has credits for";
 	verbs_credit_schedule(ep);
-	/* It may not be able to say anything that makes somebody look again. */
+	/*
+	 * The peer may be unable to send anything that causes another look, so buffers are posted
+	 * at once.
+	 */
 	if (!begins || verbs_segment_frame_len(buf) > buf->len || credit_peer_has(ep) < VERBS_OWN)
 		ep->dev->urgent = true;
 	if (!grants)
@@ -267,7 +294,10 @@ static uint32_t credit_post_some(struct verbs_ep *ep, uint32_t n, bool large)
 	return got;
 }
 
-/* What lies in its queue when the peer hears of it: more, as long as most are free.  The large one is for the congestion map. */
+/*
+ * Posts the buffers of a new endpoint: more, as long as most are free.  The large one is for the
+ * congestion map.
+ */
 static uint32_t credit_set_aside(struct verbs_ep *ep)
 {
 	const struct verbs_dev *dev = ep->dev;
@@ -295,7 +325,7 @@ static void credit_refused(struct verbs_dev *dev, int err)
 			 dev->name, dev->nbufs, VERBS_OWN);
 }
 
-/* New endpoints shall not take what windows live on. */
+/* New endpoints must not use up the buffers that windows need. */
 static bool credit_scarce(const struct verbs_dev *dev)
 {
 	bool yes;
@@ -319,9 +349,9 @@ uint32_t verbs_credit_initial(struct verbs_dev *dev, struct verbs_ep *ep)
 	atomic_store(&ep->offer_told, 0);
 	ep->peer_used = ep->large_seen = 0;
 	if (credit_scarce(dev))
-		verbs_bufs_grow(dev, VERBS_OWN); /* or not */
+		verbs_bufs_grow(dev, VERBS_OWN); /* may fail */
 	n = credit_set_aside(ep);
-	if (n || ep->rq_len) /* else there were too few */
+	if (n || ep->rq_len) /* rq_len is 0 only if too few could be reserved */
 		return n;
 	err = verbs_bufs_grow(dev, VERBS_OWN);
 	n = err ? 0 : credit_set_aside(ep);
@@ -350,7 +380,10 @@ bool verbs_credit_grant_due(const struct verbs_ep *ep)
 	return atomic_load(&ep->offered) != atomic_load_explicit(&ep->offer_told, memory_order_relaxed);
 }
 
-/* Not all of them if large ones lie behind small ones, or if there are many.  Who owes the rest is still due. */
+/*
+ * Grants as many credits as one header can hold: not all of them if large ones lie behind small
+ * ones, or if there are many.  The rest stays due.
+ */
 uint8_t verbs_credit_grant(struct verbs_ep *ep)
 {
 	uint32_t told = atomic_load_explicit(&ep->offer_told, memory_order_relaxed), small = 0, large = 0;

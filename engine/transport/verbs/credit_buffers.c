@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * credit_buffers.c - receive buffers of devices that cannot make a sender wait (caps.credits; rx held throughout).
+ * credit_buffers.c - receive buffers of devices that cannot make a sender wait (caps.credits; rx
+ * held throughout).
  *
- * Each endpoint has a receive queue of its own there.  The buffers are the device's: a *lent* one lies in the queue of one endpoint, in
- * the order in which it was lent, until something has come into it or the queue pair is gone.  Large ones take a whole frame, and there
- * are few.  Of the small ones VERBS_OWN belong to each endpoint: whatever others do, it can have as many.
+ * On such devices each endpoint has a receive queue of its own.  The buffers belong to the device.
+ * A *posted* buffer lies in the queue of one endpoint, in the order of posting, until something
+ * has been received into it or the queue pair is gone.  Large buffers hold a whole frame, and
+ * there are few.  Of the small ones VERBS_OWN are reserved for each endpoint: whatever others do,
+ * it can have as many.
  *
- * A completion names the buffer and the turn at which it was lent.  So what a device says of a queue pair that is gone, or says twice, is
- * recognised, and the queue pair's number, which may be another one's by then, is not asked.
+ * A completion names the buffer and the turn in which it was posted.  So a completion for a queue
+ * pair that is gone, or a doubled completion, is recognised, and the queue pair's number, which
+ * may belong to another queue pair by then, is not used.
  *
- * Must not know what is in them, nor who deserves how many (credit.c).
+ * Must not know what is in the buffers, nor how many an endpoint deserves (credit.c).
  */
 #include "engine/transport/verbs/verbs.h"
 
@@ -96,13 +100,13 @@ bool verbs_credit_buf_post(struct verbs_ep *ep, bool large)
 	return true;
 }
 
-/* It is in its endpoint's queue no more. */
+/* Takes the buffer out of its endpoint's queue. */
 static void rq_remove(struct verbs_buf *buf)
 {
 	struct verbs_ep *ep = buf->ep;
 	struct verbs_buf **p = &ep->rq;
 
-	while (*p != buf) /* the first, unless the device loses some or mixes them up */
+	while (*p != buf) /* it is the first, unless the device loses buffers or mixes them up */
 		p = &(*p)->next;
 	*p = buf->next;
 	if (!buf->next)
@@ -144,7 +148,7 @@ void verbs_credit_buf_put(struct verbs_dev *dev, struct verbs_buf *buf)
 	if (!ep)
 		return;
 	reserve_count_small(ep, ep->nsmall - 1);
-	if (ep->member) /* it may have been all that it could be lent */
+	if (ep->member) /* it may have been the only one that could be posted */
 		verbs_credit_schedule(ep);
 }
 
@@ -158,7 +162,10 @@ void verbs_credit_buf_put_all(struct verbs_ep *ep)
 	}
 }
 
-/* As long as half of the large ones are free, a message that fills much of one may wait there for its reader. */
+/*
+ * As long as half of the large buffers are free, a message that fills much of one may wait there
+ * for its reader.
+ */
 bool verbs_credit_buf_may_stay(const struct verbs_dev *dev, const struct verbs_buf *buf, uint32_t len)
 {
 	if (buf->heap)

@@ -2,20 +2,25 @@
 /*
  * destroy_thread.c - rdma_destroy_id() without waiting for it.
  *
- * It returns when the kernel has nothing of the id on its way any more.  That is an instant, but a minute was seen (Linux 6.1, soft RoCE,
- * connections that break as soon as they stand): the kernel went on repeating its yes to a request, it seems because it had been told that the connection
- * stood in the moment in which the peer ended it.  It is not told so early any more (endpoint.c, ep_early_frame), but the two may still meet.  Meanwhile
- * the helper would see no event, no timer and no broken connection, and the receive buffers that wait for it would stop all others.
+ * rdma_destroy_id() returns when the kernel has nothing under way for the id any more.  Usually
+ * that is at once, but a minute was seen (Linux 6.1, soft RoCE, connections that break as soon as
+ * they are established): the kernel went on repeating its acceptance of a request, it seems
+ * because it had been told that the connection was established at the moment in which the peer
+ * ended it.  The kernel is not told so early any more (endpoint.c, ep_early_frame), but the two
+ * events may still meet.  If the helper waited, it would handle no event, no timer and no broken
+ * connection meanwhile, and the receive buffers that wait for the helper would stop all other
+ * connections.
  *
- * So it is done by a thread, which is gone when there is nothing to do; by further ones, as long as one does not return.  Without threads the
- * helper does it and waits.  A fork waits for ids that are to go, as it does for the helper, since librdmacm's locks are used; but not for
- * one that the kernel keeps.
+ * So a thread makes the call, and ends when there is nothing left to destroy; further threads are
+ * started as long as one call does not return.  If no thread can be started, the helper makes the
+ * call and waits.  A fork waits for pending destroys, as it does for the helper, since they use
+ * librdmacm's locks; but not for a call that hangs in the kernel.
  */
 #include <stdlib.h>
 
 #include "engine/transport/verbs/verbs.h"
 
-#define SELDOM_NS (1000 * 1000000ull) /* when all threads there may be are in calls */
+#define SELDOM_NS (1000 * 1000000ull) /* interval of looks when no further thread can be started */
 #define THREADS_MAX 16u
 
 struct destroy_job {
@@ -30,14 +35,16 @@ static void destroy_timer(struct rds_timer *tm);
 static struct {
 	pthread_mutex_t lock;
 	struct destroy_job *first, **last;
-	struct destroy_job *calls; /* in the kernel */
+	struct destroy_job *calls; /* jobs whose rdma_destroy_id() is running */
 	unsigned threads;
 	uint64_t count;
-	uint64_t seen, called; /* helper: the first ones at the last look, by number */
-	struct rds_timer look; /* as long as there are any, but for one that is known to be kept */
+	/* helper: numbers of the first job and of the last call at the last look; 0: none */
+	uint64_t seen, called;
+	/* set as long as there are jobs, except calls that are known to hang */
+	struct rds_timer look;
 } rt = {.lock = PTHREAD_MUTEX_INITIALIZER, .last = &rt.first, .look.fn = destroy_timer};
 
-/* NULL: there is none, and this thread is not counted any more. */
+/* Takes the next job.  NULL: there is none, and this thread is not counted any more. */
 static struct destroy_job *destroy_next(void)
 {
 	struct destroy_job *r;
@@ -72,7 +79,7 @@ static void destroy_done(struct destroy_job *r)
 		;
 	*p = r->next;
 	destroy_fork_unwait(r);
-	if (!rt.first && !rt.calls) /* nobody need look */
+	if (!rt.first && !rt.calls) /* no look is needed */
 		rds_timer_cancel(&rt.look);
 	pthread_mutex_unlock(&rt.lock);
 	free(r);
@@ -92,13 +99,13 @@ static void *destroy_thread(void *arg)
 {
 	(void)arg;
 	rds_thread_record_refuse();
-	os_library_begin(); /* for good */
+	os_library_begin(); /* until the thread ends */
 	destroy_all();
 	rds_helper_thread_end();
 	return NULL;
 }
 
-/* False: there is none more than before. */
+/* False: no further thread was started. */
 static bool destroy_thread_start(void)
 {
 	bool may;
@@ -115,7 +122,7 @@ static bool destroy_thread_start(void)
 	return false;
 }
 
-/* Helper: what was there at the last look, too, takes long. */
+/* Helper: a job or a call that was there at the last look, too, takes long. */
 static void destroy_timer(struct rds_timer *tm)
 {
 	uint64_t first, called; /* 0: none */
@@ -124,7 +131,7 @@ static void destroy_timer(struct rds_timer *tm)
 
 	pthread_mutex_lock(&rt.lock);
 	first = rt.first ? rt.first->number : 0;
-	called = rt.calls ? rt.calls->number : 0; /* the last that was called */
+	called = rt.calls ? rt.calls->number : 0; /* the last call that was made */
 	young = called && called != rt.called;
 	for (r = rt.calls; r && !young; r = r->next)
 		destroy_fork_unwait(r);
@@ -166,7 +173,7 @@ void verbs_cm_destroy(struct rdma_cm_id *cm)
 	if (!idle || destroy_thread_start())
 		return;
 	pthread_mutex_lock(&rt.lock);
-	rt.threads++; /* by ourselves */
+	rt.threads++; /* this thread, which does the work itself */
 	pthread_mutex_unlock(&rt.lock);
 	destroy_all();
 }

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * device.c - an RDMA device as this process uses it: one protection domain, one completion queue for everything, one shared
- * receive queue, and what the device can do.
+ * device.c - an RDMA device as this process uses it: one protection domain, one completion queue
+ * for everything, one shared receive queue, and the capabilities of the device.
  *
- * A device is made when the first address on it is bound or the first connection over it comes, and stays until the process ends: it
- * costs nothing while nothing happens.
+ * A device is made when the first address on it is bound or the first connection over it comes.
+ * It stays until the process ends: it costs nothing while it is idle.
  *
- * The device is opened for us alone.  librdmacm opens each one for itself, too, and ids come with that context; but in a forked child it
- * would be the parent's for ever, and nothing made there would go when the parent is killed.  So ids are given ours (verbs_dev_get).
+ * The device is opened once more for this library.  librdmacm opens each device for itself, too,
+ * and ids come with that context; but in a forked child that context would remain the parent's for
+ * ever, and objects made there would not go away when the parent is killed.  So ids are given our
+ * context (verbs_dev_get).
  *
- * What kind of device it is, is asked here and becomes capabilities; no other file knows iWARP from InfiniBand.
+ * This file asks which kind of device it is and turns the answer into capabilities; no other file
+ * tells iWARP from InfiniBand.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -20,22 +23,25 @@
 #include "engine/transport/verbs/rdma.h"
 
 /*
- * On siw this has a second purpose.  Its library takes offset 0x90000 of the context's mappings for "none" and fails to make the queue
- * pair that would get it, again and again.  The completion queue is made first, and 32 bytes an entry it covers that place.
+ * On siw the size has a second purpose.  The library of siw takes offset 0x90000 of the context's
+ * mappings for "none" and fails to make the queue pair that would get it, again and again.  The
+ * completion queue is made first, and at 32 bytes an entry it covers that offset.
  */
 #define CQ_ENTRIES 32768u
-#define CQ_SENDS 8192u /* of them, for sends: all that 32 connections can have under way */
+#define CQ_SENDS 8192u /* entries kept for sends: all that 32 connections can have in flight */
 #define CQ_FEWEST 256u
 /*
- * One that asks for a completion is always among so many, and the largest operation finds room (1 MiB in pieces of 64 KiB).  Not more: 1000 connections
- * are to have one set of buffers.
+ * Among so many work requests one always asks for a completion, and the largest operation has room
+ * (1 MiB in pieces of 64 KiB).  Not more: 1000 connections are to share one set of buffers.
  */
 #define SQ_FEWEST 24u
 #define SQ_SHORT 63u
-#define SQ_STEP 24u /* a sender that has just seen room may still take so much of it: an operation, what goes with it */
-#define SENDERS 32u /* ... so many of them at a time, for whom room is left */
+/* A sender that has just seen room may still use so many entries: an operation and its message. */
+#define SQ_STEP 24u
+#define SENDERS 32u /* senders for which such room is kept at a time */
+/* Where each queue pair has its own receives: the room in the completion queue limits them. */
 #define OWN_RECEIVES                                                                                                   \
-	(1u << 20) /* where each queue pair has its own: what the completion queue has room for limits them */
+	(1u << 20)
 #define SIW_VENDOR 0x626d74u
 #define SIW_PAGES_FROM 4096u
 #define RXE_VENDOR 0xffffffu
@@ -51,18 +57,27 @@ static void dev_find_caps(struct verbs_dev *dev, const struct ibv_device_attr *a
 
 	c->credits = c->initiator_first = c->sink_needs_write = c->connect_blocks = c->probe_reads = iwarp;
 	c->rnr = c->timeouts = !iwarp;
-	/* siw sends in the caller's thread over a kernel socket, and as if it were the caller's own: a peer that is gone raises
-	 * the signal. */
+	/*
+	 * siw sends on the caller's thread over a kernel socket, as if the socket were the
+	 * caller's: if the peer is gone the thread gets SIGPIPE.
+	 */
 	c->sigpipe = attr->vendor_id == SIW_VENDOR;
-	/* ... and it sends its yes before it has the socket tell it of what comes. */
+	/* siw accepts a connection before its socket reports what arrives. */
 	c->late_receive = attr->vendor_id == SIW_VENDOR;
-	/* ... and a connection that ends before it is accepted ends the listener. */
+	/* On siw a connection that ends before it is accepted ends the listener. */
 	c->loses_listener = attr->vendor_id == SIW_VENDOR;
-	/* ... and what is not signaled it hands to TCP page by page, without a copy, which takes more time and segments than one copy. */
+	/*
+	 * siw hands unsignaled data to TCP page by page, without a copy, which takes more time and
+	 * segments than one copy.
+	 */
 	c->signal_from = attr->vendor_id == SIW_VENDOR ? SIW_PAGES_FROM : UINT32_MAX;
-	/* rxe goes back to what was not received, and then takes the reads behind it for some before it. */
+	/*
+	 * After a loss rxe returns to the request that was not received, and then takes reads
+	 * behind it for reads before it.
+	 */
 	c->fence_bars_reads = attr->vendor_id == RXE_VENDOR;
-	c->max_inline = 128; /* a header and a small message; devices that have less say so when asked */
+	/* a header and a small message; devices with less refuse, and qp.c asks for less */
+	c->max_inline = 128;
 	c->frame = VERBS_FRAME_SHARED;
 	c->sq = attr->max_qp_wr < (int)VERBS_SQ ? (uint32_t)attr->max_qp_wr : VERBS_SQ - 1;
 	c->srq = c->credits ? OWN_RECEIVES : attr->max_srq > 0 && attr->max_srq_wr > 0 ? (uint32_t)attr->max_srq_wr : 0;
@@ -77,23 +92,28 @@ static void dev_find_caps(struct verbs_dev *dev, const struct ibv_device_attr *a
 #define MEMORY_NS (2 * 1000000ull)
 
 /*
- * Blocks are given back by whoever sends on the same endpoint next.  While somebody waits for one, all of them look, and who waits tries
- * again.  Helper.
+ * An endpoint gives its blocks back when it sends next.  While a thread waits for a block, all
+ * endpoints of the device check for blocks to give back, and the waiting threads try again.
+ * Helper.
  */
 static void dev_memory_timer(struct rds_timer *tm)
 {
 	struct verbs_dev *dev = container_of(tm, struct verbs_dev, memory);
 	struct verbs_ep *ep;
 
+	/* one more run, for the acknowledgements and completions that this run asks for */
 	if (verbs_arena_was_short(dev->arena))
-		dev->memory_looks = 2; /* once more at what is asked of them now */
+		dev->memory_looks = 2;
 	if (!dev->memory_looks)
 		return;
 	dev->memory_looks--;
 	rx_lock();
 	for (ep = rds_verbs.eps; ep; ep = ep->next)
 		if (ep->dev == dev && atomic_load(&ep->state) == VERBS_UP) {
-			atomic_store(&ep->signal_due, true); /* its blocks wait for a completion that none may ask for */
+			/*
+			 * its blocks wait for a completion that no work request may have asked for
+			 */
+			atomic_store(&ep->signal_due, true);
 			ep->head.t->up->push_later(ep->head.conn);
 			ep->head.t->up->writable(ep->head.conn);
 		}
@@ -108,7 +128,7 @@ void verbs_dev_want_memory(struct verbs_dev *dev)
 
 /* ---- life ---- */
 
-/* A descriptor that a library keeps: out of the program's way. */
+/* Moves a descriptor of a library out of the program's way. */
 static int dev_fd_adopt(int *fd, bool nonblocking)
 {
 	int err = os_fd_adopt(fd), flags;
@@ -119,7 +139,9 @@ static int dev_fd_adopt(int *fd, bool nonblocking)
 	return flags < 0 ? flags : os_fcntl(*fd, F_SETFL, flags | O_NONBLOCK);
 }
 
-/* As long as it should be; if there is no memory for that, as long as it can be. */
+/*
+ * Makes the completion queue of the wanted size, or of the largest size that there is memory for.
+ */
 static int dev_cq_new(struct verbs_dev *dev, const struct ibv_device_attr *attr)
 {
 	uint32_t want = verbs_bufs_max(dev) + CQ_SENDS, max = (uint32_t)attr->max_cqe;
@@ -142,7 +164,10 @@ static int dev_cq_new(struct verbs_dev *dev, const struct ibv_device_attr *attr)
 	return err;
 }
 
-/* A completion queue that overflows is of no more use: what may be received at a time leaves sends their part of it. */
+/*
+ * A completion queue that overflows cannot be used any more: the number of posted receive buffers
+ * leaves room for sends.
+ */
 static void cq_limit_bufs(struct verbs_dev *dev)
 {
 	uint32_t cqe = (uint32_t)dev->cq->cqe, sends = cqe / 2 < CQ_SENDS ? cqe / 2 : CQ_SENDS;
@@ -156,10 +181,12 @@ static void cq_limit_bufs(struct verbs_dev *dev)
 }
 
 /*
- * When a link goes, every work request of every endpoint on it completes, signaled or not, and nobody may look before all have.  So that even
- * then the completion queue does not overflow, the more endpoints there are the fewer each may have under way, but SQ_FEWEST.  What was under
- * way before others came is not taken back: it counts as it is, until it is done.  For endpoints that there is no room for the device is opened
- * once more: with CQ_ENTRIES from about 1100 on, or 1300 where the buffers are shared.
+ * When a link fails, every work request of every endpoint on it completes, signaled or not, and
+ * perhaps no thread looks before all have completed.  The completion queue must not overflow even
+ * then.  So the more endpoints there are, the fewer work requests each may have in flight, but at
+ * least SQ_FEWEST.  What was in flight before other endpoints came is not taken back: it is counted
+ * as it is until it is done.  For endpoints that find no room the device is opened once more: with
+ * CQ_ENTRIES from about 1100 endpoints on, or 1300 where the buffers are shared.
  */
 static uint32_t cq_send_room(const struct verbs_dev *dev)
 {
@@ -178,8 +205,9 @@ static uint32_t cq_share(const struct verbs_dev *dev, unsigned neps)
 }
 
 /*
- * Not deeper than its share of the completion queue, for which it is one among so many: on soft RoCE a thousand that are took 190 MiB more.  It stays
- * as it is when the others go, hence not less than SQ_SHORT.
+ * The send queue is not deeper than the endpoint's share of the completion queue, given the number
+ * of endpoints: on soft RoCE a thousand full-size queues took 190 MiB more.  The depth stays as it
+ * is when other endpoints go, hence at least SQ_SHORT.
  */
 uint32_t verbs_dev_sq_depth(const struct verbs_dev *dev)
 {
@@ -195,7 +223,7 @@ void verbs_dev_share_cq(struct verbs_dev *dev)
 	atomic_store(&dev->sq_each, cq_share(dev, dev->neps));
 }
 
-/* Helper: for another endpoint?  If so, the others do not take it. */
+/* Helper: is there room for another endpoint?  If so, the others cannot use that room any more. */
 static bool dev_has_room(struct verbs_dev *dev)
 {
 	const struct verbs_ep *ep;
@@ -205,7 +233,8 @@ static bool dev_has_room(struct verbs_dev *dev)
 
 	for (ep = rds_verbs.eps; ep; ep = ep->next)
 		n += ep->dev == dev && !ep->qp_dead;
-	atomic_store(&dev->sq_each, cq_share(dev, dev->neps + 1)); /* before it is counted what they have */
+	/* before counting what the endpoints have in flight */
+	atomic_store(&dev->sq_each, cq_share(dev, dev->neps + 1));
 	each = cq_share(dev, n);
 	sum = each;
 	for (ep = rds_verbs.eps; ep; ep = ep->next)
@@ -229,7 +258,7 @@ static int dev_queues_new(struct verbs_dev *dev, const struct ibv_device_attr *a
 	if (dev->pd)
 		dev->channel = vb.ibv_create_comp_channel(dev->ctx);
 	err = dev->channel ? dev_cq_new(dev, attr) : errno ? -errno : -ENOMEM;
-	if (!dev->pd) /* it is a page of the device's */
+	if (!dev->pd) /* a protection domain takes a page */
 		verbs_memlock_help(dev, err, "a protection domain, about", 4096);
 	if (err)
 		return err;
@@ -272,7 +301,7 @@ static int dev_open_queues(struct verbs_dev *dev)
 	return err;
 }
 
-/* Its descriptors are watched by the helper from now on. */
+/* The helper watches its descriptors from now on. */
 static int dev_watch(struct verbs_dev *dev)
 {
 	int err;
@@ -316,7 +345,10 @@ void verbs_dev_free(struct verbs_dev *dev)
 	free(dev);
 }
 
-/* `making` held: none that is found is freed before it is released.  *full: one that has no room for another endpoint, if there is one. */
+/*
+ * With `making` held: a device that is found is not freed before `making` is released.  *full: a
+ * device that has no room for another endpoint, if there is one.
+ */
 static struct verbs_dev *dev_find(const struct ibv_device *device, bool to_send, struct verbs_dev **full)
 {
 	struct verbs_dev *dev;
@@ -334,7 +366,7 @@ static struct verbs_dev *dev_find(const struct ibv_device *device, bool to_send,
 	return dev;
 }
 
-/* Nobody finds it any more. */
+/* After this the device can no longer be found. */
 void verbs_dev_unlink(struct verbs_dev *dev)
 {
 	struct verbs_dev *d;
@@ -363,7 +395,10 @@ static void dev_publish(struct verbs_dev *dev)
 	verbs_listen_watch(dev);
 }
 
-/* Without it, the device is as good as none.  Said once of each, whoever binds how often. */
+/*
+ * Without shared receive queues the device is not used.  Logged once per device, however often an
+ * address is bound.
+ */
 static int dev_has_no_srq(const char *name)
 {
 	static struct lacking {
@@ -388,7 +423,10 @@ static int dev_has_no_srq(const char *name)
 	return -ENODEV;
 }
 
-/* Once there is an id that names it, the helper may have news of that in hand, and a timer of the device's set: then it goes from there. */
+/*
+ * If hold_id exists, the helper may be handling an event of it and a timer of the device may be
+ * set: then the device is freed from that timer.
+ */
 static void dev_abandon(struct verbs_dev *dev)
 {
 	if (atomic_load(&dev->hold_id))
@@ -408,7 +446,7 @@ static int dev_unusable(const struct verbs_dev *dev, int err, bool leaving)
 	return err;
 }
 
-/* There is one already, which has no room. */
+/* Another one of this device exists and has no room. */
 static int dev_no_second(const struct verbs_dev *full, int err)
 {
 	rds_warn_once(
@@ -426,7 +464,7 @@ static int dev_new(struct ibv_device *device, const struct sockaddr *addr, const
 	int err = -ENOMEM;
 
 	if (dev) {
-		dev->helped = full; /* it has its own line */
+		dev->helped = full; /* dev_no_second() logs for it */
 		verbs_bufs_init(dev);
 		dev->leave.fn = verbs_dev_removal_timer;
 		dev->memory.fn = dev_memory_timer;
@@ -453,8 +491,9 @@ static int dev_new(struct ibv_device *device, const struct sockaddr *addr, const
 }
 
 /*
- * Two threads may come for the same one: the helper for a peer's request, a program's thread that binds.  To the helper it stays
- * until the next timer, the program's thread gets a yes and nothing else.
+ * Two threads may ask for the same device: the helper for a peer's request, and a program's thread
+ * that binds.  To the helper the device stays valid until the next timer; the program's thread
+ * learns only that there is a device.
  */
 static int dev_get(struct rdma_cm_id *cm, bool to_send, struct verbs_dev **out)
 {
@@ -474,7 +513,11 @@ static int dev_get(struct rdma_cm_id *cm, bool to_send, struct verbs_dev **out)
 		}
 	}
 	if (!err) {
-		if (cm->context) /* else it goes at once, and nobody sees to it that the device does not go before it */
+		/*
+		 * without an owner the id is destroyed at once, and nothing would make sure that
+		 * the device outlives it
+		 */
+		if (cm->context)
 			cm->verbs = dev->ctx;
 		*out = dev;
 	}
@@ -501,7 +544,7 @@ static struct verbs_dev *dev_by_ctx(const struct ibv_context *ours)
 	return dev;
 }
 
-/* The id may outlive the device here, but not librdmacm's context. */
+/* The id may outlive our device, but not librdmacm's context. */
 void verbs_dev_restore_ctx(struct rdma_cm_id *cm)
 {
 	const struct verbs_dev *dev = dev_by_ctx(cm->verbs);

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * device_removal.c - the end of a device: pulled out, removed by its administrator, or broken for good.
+ * device_removal.c - the end of a device: unplugged, removed by its administrator, or broken for
+ * good.  Helper.
  *
- * Every endpoint on it goes down, and the engine connects anew, over whatever has the address then.  Messages that nobody has read yet
- * are copied out of its memory, or a program that does not read would keep the administrator waiting.  The device's own objects are
- * freed when its last user is, from a timer: events that the helper has already fetched may still name it.  librdmacm closes the
- * context of a device that is no more with the last id bound to it: so each device holds an id, until its objects are gone.
+ * Every endpoint on the device goes down, and the engine connects again, over the device that has
+ * the address then.  Messages that no program has read yet are copied out of the device's memory,
+ * or a program that does not read would keep the administrator waiting.  The device's own objects
+ * are freed when its last user is freed, from a timer: events that the helper has already fetched
+ * may still name it.  librdmacm closes the context of a removed device when the last id bound to
+ * it is destroyed: so each device holds an id (hold_id) until its objects are freed.
  */
 #include "engine/transport/verbs/verbs.h"
 
-#define EVACUATE_NS (10 * 1000000ull) /* no memory: again after so long */
+#define EVACUATE_NS (10 * 1000000ull) /* time until the next try if there was no memory */
 
 static void dev_hold_id_event(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, const struct verbs_cm_ev *ev)
 {
@@ -23,8 +26,9 @@ static void dev_hold_id_event(struct verbs_cm_owner *owner, struct rdma_cm_id *c
 }
 
 /*
- * An address of the device.  Once this has succeeded we hear of its end; a device that is just going away, and was opened by us after
- * rdma_cm had told everybody, is refused here, or its removal would wait for us for ever.
+ * Binds hold_id to an address of the device.  Once this has succeeded the device's removal is
+ * reported to us.  A device that is just being removed, and that we opened after rdma_cm had
+ * reported the removal, is refused here, or its removal would wait for us for ever.
  */
 int verbs_dev_hold_id(struct verbs_dev *dev, const struct sockaddr *addr)
 {
@@ -36,7 +40,8 @@ int verbs_dev_hold_id(struct verbs_dev *dev, const struct sockaddr *addr)
 	if (err)
 		return err;
 	atomic_store(&dev->hold_id, cm);
-	return verbs_dev_has_id(dev, cm) ? 0 : -ENODEV; /* that of another, which has the address by now */
+	/* the id may be bound to another device, which has the address by now */
+	return verbs_dev_has_id(dev, cm) ? 0 : -ENODEV;
 }
 
 void verbs_dev_ref(struct verbs_dev *dev)
@@ -54,7 +59,7 @@ static void dev_finish_removal(struct verbs_dev *dev)
 	rds_timer_cancel(&dev->memory);
 	rds_timer_cancel(&dev->low);
 	verbs_dev_unlink(dev);
-	/* Who was still making the device has noted it by now, or has given it up. */
+	/* A thread that was still making the device has set hold_id by now, or has given up. */
 	hold_id = atomic_load(&dev->hold_id);
 	rds_timer_cancel(&dev->leave);
 	ours = verbs_dev_has_id(dev, hold_id);
@@ -68,7 +73,7 @@ static void dev_finish_removal(struct verbs_dev *dev)
 		verbs_cm_destroy_bound(hold_id);
 }
 
-/* False: some messages still lie in the device's memory. rx held. */
+/* Copies messages out of the device's memory.  False: some are still there.  rx held. */
 static bool dev_evacuate(const struct verbs_dev *dev)
 {
 	struct verbs_ep *ep;
@@ -83,7 +88,7 @@ static bool dev_evacuate(const struct verbs_dev *dev)
 	return all;
 }
 
-/* The device is gone: what still keeps it is dealt with. Helper, timer. */
+/* The device is gone: copies messages out, then frees it if it has no user.  Helper, timer. */
 void verbs_dev_removal_timer(struct rds_timer *tm)
 {
 	struct verbs_dev *dev = container_of(tm, struct verbs_dev, leave);
@@ -117,12 +122,16 @@ void verbs_dev_removed(struct verbs_dev *dev, const char *what)
 	dev->dead = true;
 	rx_unlock();
 	rds_helper_event_del(dev->ctx->async_fd);
-	rds_helper_event_del(dev->channel->fd); /* the kernel says that it is closed, and would not stop saying so */
+	/* the kernel reports the closed channel, and would go on reporting it */
+	rds_helper_event_del(dev->channel->fd);
 	for (ep = rds_verbs.eps; ep; ep = next) {
-		next = ep->next; /* closing an endpoint takes nothing off the list at once */
+		next = ep->next; /* closing an endpoint does not take it off the list at once */
 		if (ep->dev != dev)
 			continue;
-		if (ep->closed) /* it may be waiting for an answer, which this device does not give any more */
+		/*
+		 * the endpoint may be waiting for an answer that this device does not give any more
+		 */
+		if (ep->closed)
 			verbs_ep_close_continue(ep);
 		else
 			verbs_ep_down(ep, -ENODEV, false);

@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * endpoint.c - an endpoint's life: made, up, down, closed, freed (docs/verbs-states.md, tables E and C).
+ * endpoint.c - an endpoint's life: made, up, down, closed, freed (docs/verbs-states.md, tables E
+ * and C).
  *
- * It has at most one id and one queue pair at a time.  up->down is called once at most, and never after the engine has closed it.
- * Closed, it lives on by itself: the queue pair in error until what was in flight, and the last receive that the device took for it,
- * has come back or a deadline has passed, then without id and queue pair until the engine has released what lies in place and wants
- * nothing of what it retained.  All memory is freed in the helper, from a timer, so that whoever has an endpoint in hand need not
- * fear for it.
+ * An endpoint has at most one id and one queue pair at a time.  up->down is called at most once,
+ * and never after the engine has closed the endpoint.
  *
- * Runs in the helper, but for verbs_ep_first_frame() and verbs_ep_free_if_done().  Must not know how a connection is asked for.
+ * A closed endpoint lives on by itself.  First its queue pair is in the error state until
+ * everything in flight has come back, and the last receive that the device took for it, or until a
+ * deadline has passed.  Then it has neither id nor queue pair, and waits until the engine has
+ * released what lies in place and needs nothing of what was retained.  All memory is freed on the
+ * helper, from a timer, so a function that is working with an endpoint cannot lose it.
+ *
+ * Runs on the helper, except verbs_ep_first_frame(), verbs_ep_free_if_done(), verbs_ep_broken()
+ * and verbs_ep_protocol_error().  Must not know how a connection is requested.
  */
 #include <stdlib.h>
 
@@ -17,11 +22,16 @@
 #define MS 1000000ull
 #define CLOSE_PAUSE_NS (MS / 4)
 #define CLOSE_PAUSE_MAX_NS (50 * MS)
-#define URGE_FIRST_NS (4 * MS) /* twice as long each time; together a second, then it is up to the keepalive */
+/* doubled each time; about a second in total, then keepalive.c takes over */
+#define URGE_FIRST_NS (4 * MS)
 #define URGE_LAST_NS (512 * MS)
 #define LAST_LOOKS 100
-#define LAST_SILENT 8u /* times that a device has never said that no receive is left: it is not waited for any more */
-#define RETRIES 6      /* 7, the most that can be said, is for ever on rxe */
+/*
+ * After so many close operations without a report of the last receive the device is taken not to
+ * report it.
+ */
+#define LAST_SILENT 8u
+#define RETRIES 6      /* 7, the largest value, means without end on rxe */
 
 static void ep_cm_event(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, const struct verbs_cm_ev *ev);
 static void ep_nudge_timer(struct rds_timer *tm);
@@ -112,16 +122,20 @@ void verbs_ep_discard(struct verbs_ep *ep)
 
 /* ---- up ---- */
 
-/* The one that was asked says nothing before it has heard something, where the device needs that. */
+/*
+ * Where the device needs that (caps.initiator_first), the side that accepted sends nothing before
+ * it has received something.
+ */
 static bool ep_may_send(const struct verbs_ep *ep)
 {
 	return ep->cm_up && (ep->initiator || ep->heard || !ep->dev->caps.initiator_first);
 }
 
 /*
- * Where a peer's device may have missed what came just after its yes, something must follow, or all waits for the keepalive: so as long
- * as nothing is heard, now and then an operation of no bytes does, which asks nothing of the peer's program.  What device the peer
- * has is not known: it is taken to be of the same make as ours (caps.late_receive).
+ * The peer's device may have missed what arrived just after it accepted (caps.late_receive).  Then
+ * something must follow, or everything waits for the keepalive.  So as long as nothing is received,
+ * an empty write is sent now and then, which needs no answer from the peer's program.  What device
+ * the peer has is not known: it is assumed to be of the same make as ours.
  */
 static void ep_urge_begin(struct verbs_ep *ep)
 {
@@ -160,12 +174,14 @@ void verbs_ep_try_up(struct verbs_ep *ep)
 	verbs_keepalive_need();
 	verbs_qp_set_rnr_timer(ep);
 	ep->head.t->up->up(ep->head.conn, (struct rds_ep *)ep, ep->peer_ack);
-	if (ep->closed) /* it was not wanted any more; it is freed by a timer at the earliest */
+	/* the engine closed it in the up-call; it is freed by a timer at the earliest */
+	if (ep->closed)
 		return;
 	ep_urge_begin(ep);
 	rx_lock();
 	verbs_recv_retry(ep);
-	if (verbs_credit_grant_due(ep)) /* given for frames that came before: nobody could tell the peer */
+	/* credits for frames that came before the endpoint was up could not be granted */
+	if (verbs_credit_grant_due(ep))
 		ep->head.t->up->push_later(ep->head.conn);
 	rx_unlock();
 }
@@ -177,10 +193,12 @@ void verbs_ep_first_frame(struct verbs_ep *ep)
 }
 
 /*
- * A frame came before rdma_cm said that the connection stands: the message that says so may be lost, the frame is as good.  But rdma_cm is told that
- * only if the message has had its time: a kernel (6.1) that hears of the peer's disconnect before it has acted on what it was told goes on repeating
- * our yes to the request, and whoever destroys the id, or ends, waits for it for a minute.  (Its trace shows the repeated yes, and none since; the order of
- * events in it is concluded from that.)
+ * A frame came before rdma_cm reported the connection as established.  The message that rdma_cm
+ * waits for may be lost, and the frame is as good.  But rdma_cm is told so (rdma_notify) only after
+ * that message has had time to arrive: a kernel (6.1) that learns of the peer's disconnect before
+ * it has acted on rdma_notify goes on repeating our acceptance, and rdma_destroy_id, or the end of
+ * the process, waits for it for a minute.  (Its trace shows the repeated acceptance, and none
+ * since; the order of events in it is concluded from that.)
  */
 static void ep_early_frame(struct verbs_ep *ep)
 {
@@ -211,8 +229,9 @@ void verbs_ep_broken(struct verbs_ep *ep, int why)
 {
 	enum verbs_state was = VERBS_UP;
 
+	/* not up yet: rdma_cm will report it; or the helper is already breaking it */
 	if (!atomic_compare_exchange_strong(&ep->state, &was, VERBS_BROKEN))
-		return; /* not up yet: rdma_cm will say so; or the helper is at it */
+		return;
 	ep->why = why;
 	rds_timer_set(&ep->broken, os_now_ns());
 }
@@ -220,16 +239,19 @@ void verbs_ep_broken(struct verbs_ep *ep, int why)
 void verbs_ep_protocol_error(struct verbs_ep *ep)
 {
 	verbs_ep_broken(ep, -EPROTO);
-	/* It may have been broken before, for another reason, with which what had come would be taken. */
+	/*
+	 * It may have been broken before for another reason, with which frames that came would
+	 * still be received.
+	 */
 	if (unlikely(atomic_load(&ep->state) == VERBS_BROKEN))
 		ep->why = -EPROTO;
-	if (unlikely(atomic_load(&ep->state) < VERBS_UP)) { /* rdma_cm will not say so */
+	if (unlikely(atomic_load(&ep->state) < VERBS_UP)) { /* rdma_cm will not report it */
 		ep->why = -EPROTO;
 		rds_timer_set(&ep->broken, os_now_ns());
 	}
 }
 
-/* What had arrived by now is still received.  If memory is short, it may be the last chance to do so. */
+/* What has arrived by now is still received.  If memory is short, this may be the last chance. */
 static void ep_last_progress(struct verbs_ep *ep)
 {
 	unsigned looks = LAST_LOOKS;
@@ -260,7 +282,8 @@ void verbs_ep_down(struct verbs_ep *ep, int why, bool gone)
 		gone = ep_peer_ended(ep);
 	if (gone)
 		verbs_rendezvous_check();
-	ep->head.t->up->down(ep->head.conn, (struct rds_ep *)ep, why, gone); /* closes it */
+	/* the engine closes ep in this call */
+	ep->head.t->up->down(ep->head.conn, (struct rds_ep *)ep, why, gone);
 }
 
 static void ep_broken_timer(struct rds_timer *tm)
@@ -270,7 +293,7 @@ static void ep_broken_timer(struct rds_timer *tm)
 	verbs_ep_down(ep, ep->why, false);
 }
 
-/* What rdma_cm says of an endpoint that is not an attempt of ours (connect.c). */
+/* An rdma_cm event of an endpoint that is not an attempt of ours (those: connect.c). */
 static void ep_cm_event_standing(struct verbs_ep *ep, const struct verbs_cm_ev *ev)
 {
 	switch (ev->what) {
@@ -289,11 +312,11 @@ static void ep_cm_event_standing(struct verbs_ep *ep, const struct verbs_cm_ev *
 		verbs_ep_down(ep, verbs_cm_errno(ev), false);
 		return;
 	default:
-		return; /* nothing that we ever asked for */
+		return; /* an event of something that is never requested */
 	}
 }
 
-/* To rdma_connect or rdma_accept, which are done with the id then. */
+/* An answer to rdma_connect or rdma_accept: the call is done with the id. */
 static bool cm_event_is_answer(const struct verbs_cm_ev *ev)
 {
 	switch (ev->what) {
@@ -343,9 +366,13 @@ static void qp_to_error(struct verbs_ep *ep)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
 
+	/*
+	 * The peer notices at once.  On some devices it is an orderly end, so the error state comes
+	 * after it.
+	 */
 	if (ep->cm_up && !ep->dev->dead)
 		vb.rdma_disconnect(
-			ep->cm); /* the peer notices at once; on some devices an orderly end, so the error comes after it */
+			ep->cm);
 	vb.ibv_modify_qp(ep->qp, &attr, IBV_QP_STATE);
 }
 
@@ -369,7 +396,7 @@ void verbs_close(struct rds_ep *rep)
 		verbs_credit_end(ep);
 	}
 	rx_unlock();
-	rds_timer_cancel(&ep->broken); /* nobody sets it any more */
+	rds_timer_cancel(&ep->broken); /* from now on no thread sets it */
 	if (ep->qp && !verbs_send_idle(ep))
 		verbs_send_mark(ep);
 	ep->close_by = os_now_ns() + rds_patience_ns(RDS_PATIENCE_QP_CLOSE);
@@ -378,7 +405,10 @@ void verbs_close(struct rds_ep *rep)
 	rds_timer_set(&ep->deadline, os_now_ns());
 }
 
-/* Nothing uses the queue pair any more, or it has had its time.  A device that is gone keeps the id until it is freed (device_removal.c). */
+/*
+ * Nothing uses the queue pair any more, or its deadline has passed.  On a device that is gone the
+ * endpoint keeps the id until it is freed (device_removal.c).
+ */
 static void ep_close_finish(struct verbs_ep *ep)
 {
 	verbs_qp_destroy(ep);
@@ -395,8 +425,9 @@ static void ep_close_finish(struct verbs_ep *ep)
 }
 
 /*
- * A device may have taken receives of the shared queue for this queue pair already, and those that it has not completed when the
- * queue pair is destroyed may be lost to the queue for ever.  It says when there are none left; if it is of the kind that does.
+ * A device may already have taken receives of the shared queue for this queue pair.  Those that it
+ * has not completed when the queue pair is destroyed may be lost to the queue for ever.  Some
+ * devices report when there are none left; for them, wait for the report.
  */
 static bool ep_last_wqe_seen(struct verbs_ep *ep)
 {
@@ -424,7 +455,10 @@ static bool ep_is_drained(struct verbs_ep *ep)
 
 	if (!ep->qp || ep->dev->dead || os_now_ns() >= ep->close_by)
 		return true;
-	/* All that lies in the queue: what of it is this queue pair's, buffers above all, may vanish with it. */
+	/*
+	 * Handle the whole completion queue: completions of this queue pair, receive buffers above
+	 * all, may vanish with it.
+	 */
 	rx_lock();
 	for (round = 0; round < LAST_LOOKS && verbs_progress(ep->head.t); round++)
 		;
@@ -444,7 +478,7 @@ static void ep_close_timer(struct rds_timer *tm)
 		return;
 	}
 	if (ep->call.running || (ep->cm_busy && ep->dev && ep->dev->caps.connect_blocks && !ep->dev->dead))
-		return; /* its end, or its answer, brings us back here */
+		return; /* the end of the call, or its answer, sets this timer again */
 	ep_close_finish(ep);
 }
 
@@ -484,7 +518,8 @@ static void ep_free(struct verbs_ep *ep)
 {
 	struct rdma_cm_id *cm = ep->cm;
 
-	rds_timer_cancel(&ep->nudge); /* who gave the last message back may have set it while it ran for another reason */
+	/* verbs_release() may have set it again while it ran for another reason */
+	rds_timer_cancel(&ep->nudge);
 	ep_unlink(ep);
 	if (ep->dev)
 		verbs_dev_unref(ep->dev);

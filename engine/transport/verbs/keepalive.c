@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * keepalive.c - are silent peers still there?
+ * keepalive.c - checks that silent peers are still there.
  *
- * A queue pair notices that its peer is gone only when it sends.  So an endpoint that has heard nothing for RDS_PRELOAD_KEEPALIVE_MS
- * writes nothing into the peer's memory, or reads a few bytes of it (caps.probe_reads): the peer's device answers that, and its program
- * never sees it, not even if it is stopped.  If there is no answer, the device says so by a completion with an error, which breaks the
- * endpoint as any other does; a device that only reads can probe with leaves that to us.
+ * A queue pair notices that its peer is gone only when it sends.  So an endpoint that has received
+ * nothing for RDS_PRELOAD_KEEPALIVE_MS sends an empty write to the peer, or reads a few bytes of
+ * its memory (caps.probe_reads).  The peer's device answers that, and its program never notices
+ * it, not even if it is stopped.  If there is no answer, the device reports a completion with an
+ * error, which breaks the endpoint as any other error does.  A device that can only probe with
+ * reads does not report it, so keepalive_check() has a time limit of its own.
  *
- * What is read is a *window*, which both sides tell each other when they connect (private_data.h).  A read of no bytes would need none, but the
- * siw of Linux 6.1 answers one that has to wait for what it is sending with as many bytes as it sent last, and that ends the connection.
- * There is nothing in a window, and nobody looks at what was read.
+ * The memory that is read is a *window*; both sides tell each other theirs when they connect
+ * (private_data.h).  A read of no bytes would need no window, but when such a read has to wait for
+ * data that is being sent, the siw of Linux 6.1 answers with as many bytes as it sent last, and
+ * that ends the connection.  A window has no content, and the bytes read are not used.
  *
- * One timer for all, set while any endpoint is up.  The receive side zeroes quiet_since with each frame; the first look after that
- * writes the time into it.  Probes are posted by whoever may use the send side (verbs_push), never among messages that are still being given to the device.
+ * One timer serves all endpoints; it is set while any endpoint is up.  The receive side zeroes
+ * quiet_since with each frame; the first check after that stores the time in it.  Probes are
+ * posted by the thread that may use the send side (verbs_push), never among messages that are
+ * still being given to the device.
  */
 #include "engine/transport/verbs/verbs.h"
 
@@ -87,7 +92,10 @@ static void keepalive_arm(void)
 	rds_timer_need(&timer, os_now_ns() + keepalive_interval() / 2 + MS);
 }
 
-/* How long a probe may take where nobody else sees to it: TCP would go on for a quarter of an hour. */
+/*
+ * How long a probe may take on devices that do not report a failure soon: TCP would go on for a
+ * quarter of an hour.
+ */
 static uint64_t keepalive_patience(void)
 {
 	uint64_t least = rds_patience_ns(RDS_PATIENCE_PROBE);
@@ -115,7 +123,10 @@ static void keepalive_check(struct verbs_ep *ep, uint64_t now)
 	}
 }
 
-/* What has come is no silence, though nobody may have looked for long: this process was stopped, or its machine asleep. */
+/*
+ * Handles what has come before it checks: this process may not have looked for long, since it was
+ * stopped, or its machine asleep.
+ */
 static void keepalive_tick(struct rds_timer *tm)
 {
 	uint64_t now = os_now_ns();

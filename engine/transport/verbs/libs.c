@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * libs.c - find and load rdma-core's libraries (libs.h).  They stay loaded: providers register things that are never undone.
+ * libs.c - finds and loads rdma-core's libraries (libs.h).
+ *
+ * The libraries stay loaded: providers register things that are never undone.
  */
 #include "engine/transport/verbs/libs.h"
 

@@ -2,10 +2,13 @@
 /*
  * libs.h - the functions of libibverbs and librdmacm that the transport calls, in one table.
  *
- * The libraries are loaded when an address on an RDMA device is bound, so a machine without them can run everything else.
- * Tests fill the table with a device of their own (the mock).  What verbs.h defines inline (ibv_poll_cq, ibv_post_send, ibv_post_srq_recv,
- * ibv_req_notify_cq) goes through the context's operations and is called as it is; everything else only as vb.NAME.
- * All of them keep libc's convention of their library: verbs_err() makes -errno of a result.
+ * The libraries are loaded when an address on an RDMA device is bound, so a machine without them
+ * can run everything else.  Tests fill the table with a device of their own (the mock).
+ *
+ * What verbs.h defines inline (ibv_poll_cq, ibv_post_send, ibv_post_srq_recv, ibv_req_notify_cq)
+ * goes through the operations of the context and is called directly; every other function is
+ * called as vb.NAME.  Each function keeps the error convention of its library: verbs_err() turns a
+ * result into -errno.
  */
 #ifndef RDS_VERBS_API_H
 #define RDS_VERBS_API_H
@@ -67,7 +70,7 @@
 	X(cm, __be16, rdma_get_src_port, (struct rdma_cm_id * id))                                                     \
 	X(cm, const char *, rdma_event_str, (enum rdma_cm_event_type event))
 
-/* What older libraries have not: NULL there. */
+/* Functions that older libraries lack: NULL there. */
 #define VERBS_API_NEWER(X) X(ibv, enum ibv_fork_status, ibv_is_fork_initialized, (void))
 #define VERBS_FORK_UNNEEDED IBV_FORK_UNNEEDED
 
@@ -79,10 +82,16 @@ struct verbs_api {
 };
 extern struct verbs_api vb;
 
-/* Load the libraries and fill the table.  0; -ENOENT: no RDMA device on this machine; -ELIBACC: logged. Once is enough. */
+/*
+ * Loads the libraries and fills the table.  0; -ENOENT: no RDMA device on this machine; -ELIBACC: a
+ * library is missing (logged).  Once is enough.
+ */
 int verbs_libs_load(void);
 
-/* Of a call that returns 0, a positive errno (verbs), a negative one (providers that differ), or -1 and errno (cm). */
+/*
+ * -errno of a call that returns 0, a positive errno (verbs), a negative errno (some providers), or
+ * -1 and errno (cm).
+ */
 static inline int verbs_err(int ret)
 {
 	if (ret == -1)

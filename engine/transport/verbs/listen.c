@@ -2,9 +2,10 @@
 /*
  * listen.c - listeners, and requests from peers (docs/verbs-states.md, table R).
  *
- * Two ids listen at one port, for IPv4 and for IPv6: one for both is taken by InfiniBand's rdma_cm but not by every iWARP device.
- * They listen on the wildcard, so addresses and devices may come and go.  A request is judged by its private data, then answered:
- * accepted here, or rejected with reasons.
+ * Two ids listen at one port, for IPv4 and for IPv6: one id for both works with InfiniBand's
+ * rdma_cm but not with every iWARP device.  They listen on the wildcard address, so addresses and
+ * devices may come and go.  A request is judged by its private data and then answered: accepted
+ * here, or rejected with a reason.
  */
 #include <string.h>
 
@@ -40,7 +41,8 @@ static int listen_at(int family, uint16_t port, struct rdma_cm_id **out)
 		return 0;
 	}
 	vb.rdma_destroy_id(cm);
-	return err == -EADDRNOTAVAIL ? -EADDRINUSE : err; /* of the wildcard rdma_cm can mean the port only */
+	/* with the wildcard address it can only be the port */
+	return err == -EADDRNOTAVAIL ? -EADDRINUSE : err;
 }
 
 void verbs_listen_stop(struct rdma_cm_id *ids[2])
@@ -54,7 +56,7 @@ void verbs_listen_stop(struct rdma_cm_id *ids[2])
 	}
 }
 
-/* A host without IPv6 has no second one. */
+/* A host without IPv6 has no second listener. */
 static int listen_both(uint16_t port, struct rdma_cm_id *ids[2], uint16_t *got)
 {
 	int err = listen_at(AF_INET, port, &ids[0]);
@@ -82,7 +84,10 @@ int verbs_listen(uint16_t port, struct rdma_cm_id *ids[2], uint16_t *got)
 
 /* ---- requests ---- */
 
-/* Whose attempts were given up before they were up: the peer asks again, so it knows nothing of them any more. */
+/*
+ * Closes older endpoints of the same connection that never came up: the peer asks again, so it has
+ * given up those attempts.
+ */
 static void close_older(const struct verbs_ep *ep)
 {
 	struct verbs_ep *e;
@@ -117,7 +122,10 @@ static int request_accept(struct verbs_ep *ep, const struct verbs_cm_ev *ev, str
 	return err;
 }
 
-/* What it costs is made before the engine hears of it: its yes may end another connection. */
+/*
+ * Everything that may fail is made before the engine learns of the request: when the engine
+ * accepts, it may end another connection.
+ */
 static int request_prepare(struct verbs_ep *ep, const struct verbs_request *req, const struct verbs_cm_ev *ev,
 			   struct verbs_answer *answer)
 {
@@ -131,8 +139,9 @@ static int request_prepare(struct verbs_ep *ep, const struct verbs_request *req,
 		return err;
 	ep->frame = verbs_frame_common(req->frame, ep->dev->caps.frame);
 	answer->frame = verbs_frame_units(ep->dev->caps.frame);
+	/* the highest version that both sides support */
 	if (req->version_max < answer->version)
-		answer->version = req->version_max; /* the highest that both speak */
+		answer->version = req->version_max;
 	ep->peer_ack = req->rx_seq;
 	answer->credits = (uint16_t)verbs_credit_initial(ep->dev, ep);
 	if (ep->dev->caps.credits && !answer->credits)
@@ -145,7 +154,7 @@ static bool request_no_means(int err)
 	return err == -EALREADY || err == -ENOMEM || err == -EMFILE || err == -ENFILE || err == -ENOBUFS;
 }
 
-/* Takes the id.  False: *answer says why not, and the id is the caller's again. */
+/* Takes the id.  False: *answer holds the reason, and the id belongs to the caller again. */
 static bool request_take(struct rdma_cm_id *cm, const struct rds_conn_id *id, const struct verbs_request *req,
 			 const struct verbs_cm_ev *ev, struct verbs_answer *answer)
 {
@@ -182,7 +191,7 @@ static bool request_take(struct rdma_cm_id *cm, const struct rds_conn_id *id, co
 	return true;
 }
 
-/* Who asks, and for what.  True: for a connection with us. */
+/* Reads the request: the peer, and what it wants.  True: a connection with this process. */
 static bool request_check(struct rdma_cm_id *cm, const struct verbs_cm_ev *ev, struct rds_conn_id *id,
 			  struct verbs_request *req, struct verbs_answer *answer)
 {

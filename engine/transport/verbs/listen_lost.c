@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * listen_lost.c - does anybody hear what comes to our ports? (docs/verbs-states.md, table H)
+ * listen_lost.c - detects that a listener of ours no longer receives requests
+ * (docs/verbs-states.md, table H).
  *
- * siw (Linux 6.1 at least) closes a listening socket if a TCP connection to it ends before siw has accepted it: the connection has the listener's
- * callbacks until then, and its end is taken for the listener's.  A peer that is killed while it connects is enough.  rdma_cm is not told, and
- * whoever connects from then on is refused.
+ * siw (Linux 6.1 at least) closes a listening socket if a TCP connection to it ends before siw has
+ * accepted it: until then the connection has the listener's callbacks, and its end is taken for
+ * the listener's end.  A peer that is killed while it connects is enough.  rdma_cm is not told,
+ * and every peer that connects from then on is refused.
  *
- * Its ports are TCP's, so TCP can be asked: it gives a port to somebody else if, and only if, nobody listens there; those who are connected are no
- * obstacle, as siw lets addresses be used again.  No connection is made for that, as it could do the damage.  Where there are several such
- * devices, all of them have to have lost theirs.
+ * siw's ports are TCP ports, so TCP can be asked: it lets another socket bind a port if, and only
+ * if, no socket listens there.  Connected sockets are no obstacle, as siw allows addresses to be
+ * reused.  No connection is made for the test, as it could cause the same damage.  Where there are
+ * several such devices, the loss is seen only when all of them have lost their listener.
  *
- * The id of a lost listener is not destroyed as long as we live: siw has freed what it would look at then.  So it keeps its port.
+ * The id of a lost listener is not destroyed as long as this process lives, since siw has freed
+ * memory that it would use then.  So the id keeps its port.
  */
 #include "engine/transport/verbs/verbs.h"
 
@@ -19,10 +23,13 @@
 static void listen_watch_timer(struct rds_timer *tm);
 
 static struct rds_timer again = {.fn = listen_watch_timer};
-/* TCP has said of a port of ours that it is taken, for IPv4, for IPv6: it is the one to ask. */
+/*
+ * For IPv4, for IPv6: TCP has once reported a port of ours as in use, so its answers can be relied
+ * on.
+ */
 static _Atomic bool known[2];
 
-/* 0: nobody listens; -EADDRINUSE: somebody does. */
+/* 0: no socket listens at the port; -EADDRINUSE: a socket does. */
 static int listen_ask_tcp(int family, uint16_t port)
 {
 	struct sockaddr_in6 sin6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
@@ -52,7 +59,10 @@ static bool listen_is_lost(struct rdma_cm_id *const ids[2], uint16_t port)
 	return lost;
 }
 
-/* Those who know the old port are told the new one at the rendezvous port.  Without one there is nobody who would answer, until the next time. */
+/*
+ * Peers that know the old port learn the new one at the rendezvous port.  If there is no new
+ * listener, there is no port to name until the next attempt.
+ */
 static void listen_replace(void)
 {
 	uint16_t port = 0;

@@ -2,11 +2,15 @@
 /*
  * mr.c - memory of programs that a device reaches by itself, for peers that know its key.
  *
- * It is registered as it is, so that its pages stay where they are until it is hidden.  Only where a child gets copies of such pages at fork():
- * anywhere else libibverbs would have to take them away from the child, which the program has not asked for.
+ * The memory is registered in place, so its pages stay where they are until the registration is
+ * revoked.  This is done only where a child gets copies of such pages at fork(): anywhere else
+ * libibverbs would have to take the pages away from the child, which the program has not asked
+ * for.
  *
- * The engine may hide it at any time, also when the device is gone: whoever frees the device has ended its registrations before, and what is
- * left is a record.  They are in a list of their own, with a lock of its own, in which nothing else is taken.
+ * The engine may revoke a registration at any time, also when the device is gone:
+ * verbs_mr_dev_end() ends all registrations of a device before it is freed, and only a record is
+ * left.  The registrations are in a list with a lock of its own, under which no other lock is
+ * taken.
  */
 #include <stdlib.h>
 #include <string.h>

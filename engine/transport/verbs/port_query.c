@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * port_query.c - which process of that node has bound that port?  (docs/verbs-states.md, table Q)
+ * port_query.c - asks a node which of its processes has bound a port (docs/verbs-states.md, table
+ * Q).
  *
- * A request for a connection that is always refused: the answer is in the refusal.  It has a small queue pair of its own, on every kind of
- * device: iWARP asks for no connection without one, and on InfiniBand two requests with the same number are taken for remains of
- * each other.  So many at a time, the rest waits its turn.  Every call is answered exactly once, by a deadline.
+ * The question is a request for a connection that is always refused: the answer is in the refusal.
+ * It has a small queue pair of its own, on every kind of device: iWARP makes no request without
+ * one, and on InfiniBand two requests with the same queue pair number are taken for remains of
+ * each other.  AT_ONCE queries run at a time, the others wait.  Every call of verbs_locate() that
+ * returned 0 is answered exactly once, by a deadline.  Helper only.
  */
 #include <stdlib.h>
 
@@ -14,7 +17,7 @@
 #define WAITING_MAX 4096u
 
 struct port_query {
-	struct port_query *next; /* waiting, or under way */
+	struct port_query *next; /* list of waiting queries, or of begun ones */
 	struct verbs_cm_owner owner;
 	struct rds_timer timer;
 	struct rds_conn_id id;
@@ -22,8 +25,8 @@ struct port_query {
 	struct rdma_cm_id *cm;
 	struct verbs_dev *dev;
 	struct verbs_cm_connect call;
-	bool busy; /* rdma_connect, and no answer yet */
-	bool over; /* answered, but the id may not be destroyed yet */
+	bool busy; /* rdma_connect has not been answered yet */
+	bool over; /* answered, but the id must not be destroyed yet */
 };
 
 static struct {
@@ -59,7 +62,9 @@ static bool query_is_pinned(const struct port_query *l)
 	return l->call.running || (l->busy && l->dev->caps.connect_blocks && !l->dev->dead);
 }
 
-/* The next in the queue begins from a timer: many failures in a row are no recursion. */
+/*
+ * The next query of the queue begins from a timer, so that many failures in a row do not recurse.
+ */
 static void query_answer(struct port_query *l, int err)
 {
 	struct rds_conn_id id = l->id;
@@ -82,7 +87,10 @@ static void query_expired(struct rds_timer *tm)
 	query_answer(container_of(tm, struct port_query, timer), -ETIMEDOUT);
 }
 
-/* Nothing comes from there any more, and no answer to a request that could not be taken back. */
+/*
+ * The device is gone: no event comes from it any more, and no answer to a request that could not be
+ * taken back.
+ */
 void verbs_locate_dev_removed(const struct verbs_dev *dev)
 {
 	struct port_query *l, *next;
@@ -135,9 +143,9 @@ static int query_send(struct port_query *l)
 	struct verbs_request hello;
 	int err;
 
-	if (!attr.srq) /* some have none of no length */
+	if (!attr.srq) /* some devices cannot make a receive queue of no entries */
 		attr.cap.max_recv_wr = attr.cap.max_recv_sge = 1;
-	errno = 0; /* not every provider says why */
+	errno = 0; /* not every provider sets it */
 	err = verbs_err(vb.rdma_create_qp(l->cm, l->dev->pd, &attr));
 	if (err)
 		return err;
@@ -152,13 +160,13 @@ static int query_send(struct port_query *l)
 	return err;
 }
 
-/* 0: it is in l->id. */
+/* 0: the answer is in l->id. */
 static int query_result(struct port_query *l, const struct verbs_cm_ev *ev)
 {
 	struct verbs_answer a;
 
 	if (!verbs_answer_check(ev->data, ev->len, &a))
-		return -ECONNREFUSED; /* no RDS there, or not just now */
+		return -ECONNREFUSED; /* no RDS at that node, or not at the moment */
 	switch ((enum verbs_status)a.status) {
 	case VERBS_REDIRECT:
 		if (!a.listener)
@@ -185,7 +193,11 @@ static void query_cm_event(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, 
 
 	(void)cm;
 	if (ev->what == RDMA_CM_EVENT_DEVICE_REMOVAL && l->dev) {
-		verbs_dev_removed(l->dev, "it was removed"); /* the first who says so; then this one is among those */
+		/*
+		 * the first event reports the removal for all users of the device, this query
+		 * included
+		 */
+		verbs_dev_removed(l->dev, "it was removed");
 		return;
 	}
 	if (ev->what != RDMA_CM_EVENT_ADDR_CHANGE)
@@ -207,7 +219,7 @@ static void query_cm_event(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, 
 		l->busy = false;
 		query_answer(l, query_result(l, ev));
 		return;
-	default: /* an ESTABLISHED, too: nobody accepts what is no wish for a connection */
+	default: /* ESTABLISHED is an error, too: a request that is a question is never accepted */
 		l->busy = false;
 		err = verbs_cm_errno(ev);
 	}

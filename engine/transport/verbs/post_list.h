@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * post_list.h - work requests on their way to the send queue, between send.c (messages) and control_frame.c (all else).  conn->tx.
+ * post_list.h - work requests on their way to the send queue, used by send.c (messages) and
+ * control_frame.c (control frames).  conn->tx.
  *
- * They are put behind each other in ep->wr, and go to the device together; each has its place in the queue from the moment it is in the
- * chain.  Inline, since every message comes through here.
+ * Work requests are chained in ep->wr and go to the device together.  A work request has its place
+ * in the send queue from the moment it is in the chain.  The functions are inline, since every
+ * message passes through them.
  */
 #ifndef VERBS_POST_LIST_H
 #define VERBS_POST_LIST_H
@@ -14,13 +16,17 @@
 #include "engine/transport/verbs/verbs.h"
 
 #define VERBS_SIGNAL_EVERY 16u
-#define VERBS_SIGNAL_BYTES (256u << 10) /* each interrupts a program that does not wait for it */
+/* each completion interrupts a program that does not wait for it */
+#define VERBS_SIGNAL_BYTES (256u << 10)
 
 /* send.c */
-void verbs_wr_post_all(struct verbs_ep *ep);  /* gives it to the device; operations in it are to be told of */
-void verbs_wr_post_part(struct verbs_ep *ep); /* ... not yet: more of it is to come */
-void verbs_out_reclaim(struct verbs_ep *ep);  /* blocks that neither the device nor the peer needs any more go back */
-int verbs_out_grow(struct verbs_ep *ep);    /* `out` is full */
+/* gives the chain to the device; operations in it may end */
+void verbs_wr_post_all(struct verbs_ep *ep);
+/* gives the chain to the device; operations do not end, more work requests follow */
+void verbs_wr_post_part(struct verbs_ep *ep);
+/* gives back blocks that neither the device nor the peer needs */
+void verbs_out_reclaim(struct verbs_ep *ep);
+int verbs_out_grow(struct verbs_ep *ep);    /* `out` is full: makes it larger */
 
 static inline uint32_t verbs_wr_in_flight(const struct verbs_ep *ep)
 {
@@ -35,7 +41,10 @@ static inline bool verbs_sq_has_room(const struct verbs_ep *ep, uint32_t reserve
 	return verbs_wr_in_flight(ep) + reserve < (each < ep->sq ? each : ep->sq);
 }
 
-/* Where reads are to come behind it only when it is done, we want to hear of that. */
+/*
+ * On devices where reads may go behind a fence only when it is complete, the fenced request asks
+ * for a completion.
+ */
 static inline unsigned verbs_wr_fence(struct verbs_ep *ep)
 {
 	ep->fence_due = false;
@@ -46,7 +55,7 @@ static inline unsigned verbs_wr_fence(struct verbs_ep *ep)
 	return IBV_SEND_FENCE | IBV_SEND_SIGNALED;
 }
 
-/* Looked at often enough for the numbers not to have come round. */
+/* Called often enough that the numbers do not wrap around in between. */
 static inline void verbs_wr_fence_update(struct verbs_ep *ep, uint32_t done)
 {
 	if (unlikely(ep->fenced) && (int32_t)(done - ep->fence_wr) >= 0)
@@ -54,8 +63,9 @@ static inline void verbs_wr_fence_update(struct verbs_ep *ep, uint32_t done)
 }
 
 /*
- * The next work request of the chain; its place in the queue is taken.  What a send does not look at is left as it was: clearing all of
- * it for each frame would cost more than the rest of this.
+ * Adds a work request to the chain; its place in the send queue is taken.  Fields that a send does
+ * not use are left as they were: clearing them for each frame would cost more than the rest of this
+ * function.
  */
 static inline struct ibv_send_wr *verbs_wr_next(struct verbs_ep *ep, uint32_t bytes, bool signal)
 {
@@ -88,8 +98,10 @@ static inline struct ibv_send_wr *verbs_wr_next(struct verbs_ep *ep, uint32_t by
 }
 
 /*
- * Acknowledgement and credits as of now, in whatever header goes out next, which is the first of a frame: and the frame's number, from 1, where a
- * frame is one request (else its length may be there, segment.c; and below iWARP is TCP).  True: the peer waits for it.
+ * Writes the current acknowledgement and credits into the header that goes out next, the first of a
+ * frame.  Also the frame's number, from 1, where a frame is one request.  (Where it is not, the
+ * frame's length may be in that field, segment.c; and iWARP is carried by TCP.)  True: the peer
+ * waits for the acknowledgement.
  */
 static inline bool verbs_wr_fill_header(struct verbs_ep *ep, struct rds_wire_hdr *h, bool grants)
 {
@@ -99,7 +111,8 @@ static inline bool verbs_wr_fill_header(struct verbs_ep *ep, struct rds_wire_hdr
 
 	if (unlikely(atomic_load_explicit(&ep->ack_due, memory_order_relaxed))) {
 		asked = atomic_exchange(&ep->ack_asked, false);
-		atomic_store(&ep->ack_due, false); /* before the value is read: what comes now is due again */
+		/* before the value is read: a message that comes now makes it due again */
+		atomic_store(&ep->ack_due, false);
 	}
 	ack = atomic_load(&ep->rx_ack);
 	h->ack = htobe64(ack);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * private_data.c - private data in and out (private_data.h): byte order, what is nonsense, which version two sides have in common.
+ * private_data.c - private data in and out (private_data.h): byte order, validity, and the version
+ * that two sides have in common.
  *
- * Inside, these structures are in host byte order; on the wire they are big-endian.  What came is hostile until it has been checked
- * here; what is filled in of something that failed the check is for the log only.  Knows neither endpoints nor ids.
+ * In memory these structures are in host byte order; on the wire they are big-endian.  Received
+ * data is hostile until it has been checked here; fields of data that failed the check are for the
+ * log only.  Knows neither endpoints nor ids.
  */
 #include <endian.h>
 #include <string.h>
@@ -11,8 +13,9 @@
 #include "engine/transport/verbs/verbs.h"
 
 #define FRAME_UNIT 64u
-#define FRAME_LEAST 16u			    /* units: no version ever takes less */
-#define CLASH_EVERY_NS (60 * 1000000000ull) /* peers that do not understand each other try again and again */
+#define FRAME_LEAST 16u			    /* in units: every version takes at least this */
+/* least time between two reports: such peers try again and again */
+#define CLASH_EVERY_NS (60 * 1000000000ull)
 
 /* ---- requests ---- */
 
@@ -59,8 +62,9 @@ enum verbs_status verbs_request_check(const void *data, unsigned len, struct ver
 	h->rx_seq = be64toh(h->rx_seq);
 	if (h->magic != VERBS_MAGIC || h->version_min > h->version_max)
 		return VERBS_REFUSED;
+	/* the meaning of the fields behind the range is not known */
 	if (h->version_max < VERBS_VERSION_MIN || h->version_min > VERBS_VERSION_MAX)
-		return VERBS_NO_VERSION; /* nothing behind the range is known to mean what we think */
+		return VERBS_NO_VERSION;
 	if (procid_is_none(&h->self) || !h->listener)
 		return VERBS_REFUSED;
 	if (h->ask == VERBS_LOCATE)
@@ -120,7 +124,7 @@ void verbs_window_pack(const struct verbs_window *w, struct verbs_window *wire)
 	wire->len = htobe32(w->len);
 }
 
-/* Whether it may really be read the peer's device says, whenever that is tried. */
+/* Checks the form only.  The peer's device decides at each read whether the window may be read. */
 bool verbs_window_check(const void *data, unsigned len, unsigned behind, struct verbs_window *w)
 {
 	if (len < behind || len - behind < sizeof(*w))
@@ -141,7 +145,7 @@ uint16_t verbs_frame_units(uint32_t bytes)
 
 uint32_t verbs_frame_common(uint16_t theirs, uint32_t ours)
 {
-	uint16_t units = verbs_frame_units(ours); /* as the peer has it */
+	uint16_t units = verbs_frame_units(ours); /* as the peer sees it */
 
 	return (theirs < units ? theirs : units) * FRAME_UNIT;
 }

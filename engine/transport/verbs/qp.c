@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * qp.c - an endpoint's queue pair: made for an rdma_cm id, found by its number, taken down.
+ * qp.c - an endpoint's queue pair: made for an rdma_cm id, found by its number, destroyed.
  *
- * The number is the only thing by which a received frame tells whose it is, so it stays in the table until nothing of that queue pair can
- * come any more.  Taking down: to the error state, so that what is in flight is flushed; a last work request marks the end of
- * it; whoever waits for that has a deadline (cm.c).
+ * The number alone tells which endpoint a received frame belongs to.  So the number stays in the
+ * table until nothing of that queue pair can come any more.  To take a queue pair down, it is put
+ * into the error state, so that everything in flight is flushed; a last work request marks the end
+ * of it (endpoint.c, which has a deadline for that).
  */
 #include <string.h>
 
 #include "engine/transport/verbs/verbs.h"
 
-#define RNR_TIMER_0_32_MS 10 /* as the wire encodes it */
+#define RNR_TIMER_0_32_MS 10 /* 0.32 ms as the wire encodes it */
 #define SEND_SGES 2
 
 static unsigned qpn_bucket(uint32_t qpn)
@@ -18,7 +19,7 @@ static unsigned qpn_bucket(uint32_t qpn)
 	return (qpn * 2654435761u >> 16) % VERBS_QPS;
 }
 
-/* Numbers are a device's own: two devices give the same ones. */
+/* Each device has its own numbers: two devices may give the same one. */
 struct verbs_ep *verbs_ep_by_qpn(const struct verbs_dev *dev, uint32_t qpn)
 {
 	struct verbs_ep *ep = rds_verbs.by_qpn[qpn_bucket(qpn)];
@@ -57,11 +58,11 @@ int verbs_qp_create(struct verbs_ep *ep)
 					.qp_type = IBV_QPT_RC,
 					.sq_sig_all = 0,
 					.cap = {.max_send_wr = depth, .max_send_sge = SEND_SGES}};
-	uint32_t own = dev->srq ? 0 : VERBS_RQ; /* receives of its own */
+	uint32_t own = dev->srq ? 0 : VERBS_RQ; /* receives of its own queue */
 	uint32_t max_inline = dev->caps.max_inline;
 	int err;
 
-	for (;; max_inline /= 2) { /* devices that have less refuse */
+	for (;; max_inline /= 2) { /* devices that can inline less refuse */
 		attr.cap.max_inline_data = max_inline;
 		attr.cap.max_recv_wr = own;
 		attr.cap.max_recv_sge = own ? 1 : 0;
@@ -96,8 +97,9 @@ int verbs_qp_create(struct verbs_ep *ep)
 }
 
 /*
- * How long a sender pauses that has found no receive buffer here.  rdma_cm leaves it at 0, which means 655 ms, the longest there is; the
- * kernel's RDS has 0.32 ms (rds-semantics 12.3).  Without it all goes well, but slowly if it comes to that.
+ * Sets how long a sender pauses that has found no receive buffer here.  rdma_cm leaves the value at
+ * 0, which means 655 ms, the longest there is; the kernel's RDS uses 0.32 ms (rds-semantics 12.3).
+ * If it cannot be set, everything works, but slowly when buffers run out.
  */
 void verbs_qp_set_rnr_timer(struct verbs_ep *ep)
 {
@@ -111,7 +113,9 @@ void verbs_qp_set_rnr_timer(struct verbs_ep *ep)
 		rds_debug("%s: the RNR timer cannot be set: %s", ep->dev->name, strerror(-err));
 }
 
-/* As long as the engine has the endpoint, and it is up, neither its queue pair nor its id goes. */
+/*
+ * As long as the engine has the endpoint, and the endpoint is up, its queue pair and its id exist.
+ */
 void verbs_describe(struct rds_ep *rep, struct rds_ep_device *out)
 {
 	struct verbs_ep *ep = (struct verbs_ep *)rep;

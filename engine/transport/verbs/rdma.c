@@ -2,29 +2,36 @@
 /*
  * rdma.c - RDMA operations that the device carries out.
  *
- * The bytes go through the arena, CHUNK of them for each work request: a copy costs less than to register the program's memory, up to
- * about 1 MiB, and no cache of registrations can go wrong.  What is read is handed up from there as soon as the device says that it has come.
- * The work requests are chained where a message would be, so they are carried out before whatever is chained later.  All of an operation goes at
- * once, or nothing of it.
+ * The bytes go through the arena, CHUNK of them for each work request.  Up to about 1 MiB a copy
+ * costs less than registering the program's memory, and no cache of registrations can go wrong.
+ * The bytes of a read are handed to the engine as soon as the device reports that they have come.
+ * The work requests are chained where a message would be, so they are carried out before
+ * everything that is chained later.  Either all work requests of an operation are chained or none.
  *
- * An operation is over when the device is done with the message behind it, as in the kernel, since one that was a success must not lose its message
- * when the connection breaks.  So it can *end* once that message is in the chain: the work request that is posted last then asks for a
- * completion, which stands for all before it.  Or when the peer has acknowledged that message, which may be heard first: and then before anything that
- * the peer has said later is handed up.  Of a *quiet* write nobody wants to know when it is over: no completion is asked for, whatever completes later will
- * do.
+ * An operation is over when the device is done with the message behind it, as in the kernel: an
+ * operation that succeeded must not lose its message when the connection breaks.  So an operation
+ * can *end* once that message is in the chain: the work request that is posted last then asks for
+ * a completion, which stands for all before it.  Or it ends when the peer has acknowledged that
+ * message.  The acknowledgement may come first; then the operation is reported before anything is
+ * handed up that the peer has sent later.  No program waits for the end of a *quiet* write: it
+ * asks for no completion of its own, any later completion will do.
  *
- * A message that is held (batch_when.c) does not stop an operation that comes after it: when it is delivered, the operation may as well have been
- * carried out.  Small ones wait in the chain for the messages that are held, and go with them in one post; the message of a
- * large one is not held, or the processor at the other side would have nothing to do meanwhile.
+ * A held message (batch_when.c) does not stop an operation that comes after it: when the message
+ * is delivered, the operation may as well have been carried out.  Small operations wait in the
+ * chain for the held messages and go with them in one post.  The message of a large operation is
+ * not held, or the processor at the other side would be idle meanwhile.
  *
- * Behind a fence that is still to be passed, some devices take no reads (caps.fence_bars_reads): the engine carries them out.
+ * Some devices take no reads behind a fence that is not complete (caps.fence_bars_reads): then the
+ * engine carries out the read.
  *
- * On iWARP a write is complete when it is on its way, and what says that it has arrived is a read behind it, or the acknowledgement.  Reads of bytes
- * are left to the engine there: their memory would have to be open to the peer's writes.
+ * On iWARP a write completes when it is on its way.  Its arrival is shown by a read behind it, or
+ * by the acknowledgement.  Operations that read bytes are left to the engine there: the memory
+ * they fill would have to be open to the peer's writes.
  *
- * ep->ops are the work requests, in order: added under tx and rx, taken out under rx.  op_next, op_behind and op_open count them from the beginning of
- * time (tx): the next one, the first whose message is not in the chain, the first that may not have ended.  Once the endpoint is closed the engine hears
- * nothing more of them.
+ * ep->ops are the work requests, in order: added under tx and rx, taken out under rx.  op_next,
+ * op_behind and op_open count them since the endpoint began (tx): the next one, the first whose
+ * message is not in the chain, the first that may not have ended.  Once the endpoint is closed the
+ * engine hears nothing more of them.
  */
 #include "engine/transport/verbs/post_list.h"
 #include "engine/transport/verbs/rdma.h"
@@ -34,8 +41,12 @@
 #include "engine/sys/cpu.h"
 
 #define CHUNK 65536u
-#define QUIET_BYTES (256u << 10) /* they keep their blocks meanwhile */
-#define LIGHT 32768u		 /* what is shorter may wait for its message, and that for others */
+/*
+ * Quiet writes that only a read can end (caps.probe_reads) keep their blocks until then: after so
+ * many bytes such a read is posted.
+ */
+#define QUIET_BYTES (256u << 10)
+#define LIGHT 32768u /* a shorter operation may wait for its message, and that message for others */
 #define CHUNKS (RDS_MAX_MSG / CHUNK)
 
 static struct verbs_rdma_op *dev_op_at(const struct verbs_ep *ep, uint32_t i)
@@ -50,7 +61,7 @@ struct slice {
 	size_t at;
 };
 
-/* The next len bytes. */
+/* Copies the next len bytes. */
 static void slice_gather(unsigned char *to, struct slice *from, size_t len)
 {
 	size_t n;
@@ -100,7 +111,7 @@ static void dev_op_chunk_out(struct verbs_ep *ep, const struct rds_device_op *op
 	o.block = *b;
 	o.last = at + len == op->len;
 	o.end = ep->wr_posted;
-	o.ended = op->read && !o.last; /* its bytes can be handed up as soon as they are there */
+	o.ended = op->read && !o.last; /* its bytes can be handed up as soon as they have come */
 	dev_op_add(ep, &o);
 }
 
@@ -120,7 +131,7 @@ static int dev_op_blocks_get(struct verbs_ep *ep, uint64_t len, struct verbs_blo
 	return 0;
 }
 
-/* May a read go behind what has been chained, and what comes next? */
+/* True: a read must not go behind the requests that are chained or in flight. */
 static bool dev_op_read_barred(struct verbs_ep *ep)
 {
 	if (likely(!ep->dev->caps.fence_bars_reads))
@@ -166,7 +177,10 @@ int verbs_rdma_post(struct rds_ep *rep, const struct rds_device_op *op)
 	return 0;
 }
 
-/* No completion of its own: one of later messages will do; where that says nothing, the acknowledgement, or what ends others (rx). */
+/*
+ * A quiet write asks for no completion of its own: a completion of a later message will do.  Where
+ * that proves nothing, the acknowledgement ends it, or the read that ends other operations (rx).
+ */
 static void dev_op_end_quiet(struct verbs_ep *ep, struct verbs_rdma_op *o)
 {
 	o->end = ep->wr_posted;
@@ -189,15 +203,16 @@ void verbs_rdma_behind(struct verbs_ep *ep, uint64_t seq)
 		else
 			ep->end_due = true;
 	}
-	if ((int32_t)(ep->op_open - ep->op_head) < 0) /* quiet ones that are over */
+	if ((int32_t)(ep->op_open - ep->op_head) < 0) /* quiet writes that are over have left ops */
 		ep->op_open = ep->op_head;
 	rx_unlock();
 	ep->ops_due = ep->op_behind != ep->op_next;
 }
 
 /*
- * A completion says that they are over: of the last work request that goes with them; or, where a write is complete before it has
- * arrived, of a read behind it: of the peer's window, as a probe, which is answered when all that was written before is there.
+ * Asks for the completion that shows that the operations are over: of the last work request in the
+ * chain; or, where a write completes before it has arrived, of a read behind it.  That read is a
+ * probe of the peer's window, and is answered when everything written before it has arrived.
  */
 void verbs_rdma_end(struct verbs_ep *ep)
 {
@@ -254,11 +269,14 @@ static void dev_op_take_first(struct verbs_ep *ep)
 	verbs_block_put(ep->dev->arena, &o.block);
 }
 
-/* What was flushed, or found nobody, or no connection, is the broken endpoint's: the engine says so itself. */
+/*
+ * 0: the request was flushed, or the peer or the connection is gone: the endpoint is broken, and
+ * the engine itself reports its operations.
+ */
 static int dev_op_errno(const struct verbs_ep *ep, enum ibv_wc_status status)
 {
 	switch (status) {
-	case IBV_WC_LOC_QP_OP_ERR: /* siw: TCP would not take it */
+	case IBV_WC_LOC_QP_OP_ERR: /* siw: TCP did not accept the data */
 		return ep->dev->caps.probe_reads ? 0 : -EIO;
 	case IBV_WC_REM_ACCESS_ERR:
 	case IBV_WC_REM_INV_REQ_ERR:
@@ -273,7 +291,7 @@ static int dev_op_errno(const struct verbs_ep *ep, enum ibv_wc_status status)
 	}
 }
 
-/* That what goes behind the read has completed does not mean that the read has been answered. */
+/* That requests behind the read have completed does not mean that the read has been answered. */
 static bool dev_op_has_ended(const struct verbs_ep *ep, const struct verbs_rdma_op *o, uint32_t wr)
 {
 	if (!o->ended || (int32_t)(wr - o->end) < 0)
@@ -318,7 +336,8 @@ void verbs_rdma_acked(struct verbs_ep *ep, uint64_t ack)
 		o->reported = true;
 		o->ended |= o->quiet;
 	}
-	dev_op_take_ended(ep, ep->wr_good); /* not wr_done: what was flushed is done with, but was not carried out */
+	/* not wr_done: flushed requests count as done there, but were not carried out */
+	dev_op_take_ended(ep, ep->wr_good);
 }
 
 void verbs_rdma_free(struct verbs_ep *ep)

@@ -1,47 +1,52 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * rdma.h - RDMA operations that the device carries out (rdma.c), and the memory of programs that it reaches (mr.c).
+ * rdma.h - RDMA operations that the device carries out (rdma.c), and the memory of programs that it
+ * reaches (mr.c).
  */
 #ifndef VERBS_RDMA_H
 #define VERBS_RDMA_H
 
 #include "engine/transport/verbs/verbs.h"
 
-/* A work request of an operation. */
+/* One work request of an operation. */
 struct verbs_rdma_op {
-	uint64_t id, seq; /* as the engine has given them */
-	uint32_t wr;	  /* its own */
-	uint32_t end;	  /* it is over when this one has completed, ... */
-	uint32_t end_read; /* ... and so many reads have been answered (caps.probe_reads) */
-	bool ended;	  /* ... which has been chained */
+	uint64_t id, seq; /* as given by the engine */
+	uint32_t wr;	  /* number of this work request */
+	uint32_t end;	  /* it is over when the work request of this number has completed */
+	uint32_t end_read; /* and this many reads have been answered (caps.probe_reads) */
+	bool ended;	  /* `end` is set: that work request has been chained */
 	uint32_t len;
-	uint64_t at; /* in the operation */
+	uint64_t at; /* offset in the operation */
 	bool read, quiet;
-	bool last;		  /* of its operation */
-	bool reported;		  /* the engine knows already: the peer has acknowledged what came behind it */
-	struct verbs_block block; /* where the bytes are until it has completed */
+	bool last;		  /* the last work request of its operation */
+	/* the engine has been told: the peer has acknowledged the message behind it */
+	bool reported;
+	struct verbs_block block; /* holds the bytes until the work request has completed */
 };
 
 /* rdma.c */
 int verbs_rdma_post(struct rds_ep *ep, const struct rds_device_op *op); /* tx */
 void verbs_rdma_fence(struct rds_ep *ep);				/* tx */
-/* tx: messages up to that one are in the chain, so what goes before them can end when it is posted ... */
+/* tx: messages up to seq are in the chain, so operations before them can end with the next post. */
 void verbs_rdma_behind(struct verbs_ep *ep, uint64_t seq);
-void verbs_rdma_end(struct verbs_ep *ep); /* ... which is now; nwr_listed > 0 */
+/* tx: that post is now: the operations end; nwr_listed > 0 */
+void verbs_rdma_end(struct verbs_ep *ep);
 void verbs_rdma_completed(struct verbs_ep *ep, uint32_t wr,
-			  enum ibv_wc_status status);	  /* rx: that work request has completed */
-void verbs_rdma_acked(struct verbs_ep *ep, uint64_t ack); /* rx: the peer has all before that */
+			  enum ibv_wc_status status);	  /* rx: work request wr has completed */
+/* rx: the peer has everything up to ack */
+void verbs_rdma_acked(struct verbs_ep *ep, uint64_t ack);
 void verbs_rdma_free(struct verbs_ep *ep);		  /* nothing is in flight */
 
 /* mr.c */
-int verbs_mr_register(struct rds_ep *ep, void *mem, size_t len, struct rds_device_mr **out); /* tx */
+/* tx */
+int verbs_mr_register(struct rds_ep *ep, void *mem, size_t len, struct rds_device_mr **out);
 bool verbs_mr_key(struct rds_ep *ep, const struct rds_device_mr *shown, struct rds_device_key *far);
 void verbs_mr_deregister(struct rds_device_mr *shown);
-void verbs_mr_dev_end(struct verbs_dev *dev); /* helper: it is about to be freed */
+void verbs_mr_dev_end(struct verbs_dev *dev); /* helper: the device is about to be freed */
 void verbs_mr_forget(void);		      /* forked child */
 
 /* send.c; tx */
-bool verbs_send_room(struct verbs_ep *ep,
-		     uint32_t n); /* for so many work requests, behind all messages that are not held */
+/* room for n work requests, and no message is unfinished but a held batch */
+bool verbs_send_room(struct verbs_ep *ep, uint32_t n);
 
 #endif

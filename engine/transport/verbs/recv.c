@@ -2,17 +2,22 @@
 /*
  * recv.c - from the completion queue to the engine (rx held throughout).
  *
- * Frames of one endpoint are handled strictly in order.  A message of one frame is handed over in place while buffers are plentiful,
- * as a copy when not: so at least half of the buffers is always with the device, whatever programs leave unread.  A message
- * of several frames is put together in a block that the engine then owns.  What cannot be handled now (no memory, or the
- * endpoint is not up yet) waits in ep->later, and everything after it behind it, as a copy when buffers are not plentiful: what one peer's
- * frames wait for, which may be the peer's own doing, must not keep the others' from coming.  Only the acknowledgement in a frame has no turn: what waits may
- * wait for room that it gives.
+ * Frames of one endpoint are handled strictly in order.  A message of one frame is handed over in
+ * place while buffers are plentiful, otherwise as a copy: so at least half of the buffers is
+ * always with the device, whatever programs leave unread.  A message of several frames is
+ * assembled in a block that the engine then owns.
  *
- * Every frame is hostile until checked; nonsense breaks its connection and nothing else.  Frames are numbered, since a reliable connection
- * may not be one: soft RoCE that repeats too early has given packets twice, and a message in place of another was seen.
+ * A frame that cannot be handled now (no memory, or the endpoint is not up yet) waits in
+ * ep->later, and all later frames wait behind it; they are copied when buffers are not plentiful.
+ * The cause may be the peer's own behaviour, and must not keep other peers' frames from being
+ * received.  Only the acknowledgement in a waiting frame is used at once: a frame may be waiting
+ * for room that this acknowledgement gives.
  *
- * When to acknowledge is the business of ack.c.
+ * Every frame is hostile until checked; an invalid frame breaks its own connection and nothing
+ * else.  Frames are numbered, since a reliable connection may not be one: soft RoCE that
+ * retransmits too early has delivered packets twice, and a message in place of another was seen.
+ *
+ * When to acknowledge is decided in ack.c.
  */
 #include <endian.h>
 #include <stdlib.h>
@@ -21,11 +26,12 @@
 #include "engine/transport/verbs/rdma.h"
 
 #define POLL_BATCH 16
-#define ROUNDS 8	/* batches in one call: the caller has other things to do */
-#define COPY_BELOW 192u /* a copy costs less than the way of a buffer */
+#define ROUNDS 8	/* batches of completions in one call: the caller has other work to do */
+#define COPY_BELOW 192u /* below this size a copy costs less than keeping the buffer */
 /*
- * What waits has not been acknowledged, so a peer has no more of it than RDS_PRELOAD_VERBS_MEMORY lets it; our own is taken for that of others.  Beside
- * it there are frames that nothing acknowledges, as congestion maps.
+ * Limit of what may wait.  Waiting messages are not acknowledged, so a peer can have no more of
+ * them under way than its RDS_PRELOAD_VERBS_MEMORY allows; our own value is used for that of the
+ * peer.  This much is added for frames that nothing acknowledges, such as congestion maps.
  */
 #define LATER_BESIDE ((uint64_t)64 << 20)
 
@@ -38,7 +44,10 @@ static void recv_nonsense(struct verbs_ep *ep, const char *what)
 	verbs_ep_protocol_error(ep);
 }
 
-/* Nothing of it is taken any more.  (What came before a connection broke is, as long as it made sense.) */
+/*
+ * True: nothing more is received from this endpoint.  (What came before a connection broke is still
+ * received, as long as it was valid.)
+ */
 static bool recv_is_over(const struct verbs_ep *ep, enum verbs_state state)
 {
 	return state == VERBS_CLOSED || (state == VERBS_BROKEN && ep->why == -EPROTO);
@@ -46,7 +55,10 @@ static bool recv_is_over(const struct verbs_ep *ep, enum verbs_state state)
 
 /* ---- one frame ---- */
 
-/* False: the peer cannot have that.  It must not get any further, memory is freed by it. */
+/*
+ * False: the peer acknowledges what was never sent.  Such an acknowledgement must not get any
+ * further, since memory is freed by it.
+ */
 static bool recv_take_ack(struct verbs_ep *ep, uint64_t ack)
 {
 	if (ack <= atomic_load_explicit(&ep->seen_ack, memory_order_relaxed))
@@ -63,7 +75,9 @@ static bool recv_take_ack(struct verbs_ep *ep, uint64_t ack)
 	return true;
 }
 
-/* One buffer per message may wait in place as long as half of them is with the device, or will be at once. */
+/*
+ * A message may wait in place as long as half of the buffers are with the device, or about to be.
+ */
 static bool bufs_plentiful(const struct verbs_dev *dev, const struct verbs_buf *buf, uint32_t len)
 {
 	if (unlikely(dev->caps.credits || buf->heap))
@@ -91,19 +105,22 @@ static inline enum took message_give(struct verbs_ep *ep, struct rds_rx *rx)
 	return TOOK;
 }
 
-/* Back to the device with its last message, and not before all of it has been looked at. */
+/*
+ * The buffer goes back to the device with its last message, and not before all of it has been
+ * looked at.
+ */
 static void buf_unref(struct verbs_dev *dev, struct verbs_buf *buf)
 {
 	if (--buf->users == 0)
 		verbs_buf_put(dev, buf);
 }
 
-/* A whole message, at buf->at.  Copied by the engine if the buffer cannot be spared. */
+/* Hands over a whole message, at buf->at.  The engine copies it if the buffer cannot be spared. */
 static enum took message_whole(struct verbs_ep *ep, struct verbs_buf *buf, struct rds_rx *rx)
 {
 	rx->data = buf->mem + buf->at + VERBS_HDR;
 	if (rx->hdr.len >= COPY_BELOW && bufs_plentiful(ep->dev, buf, rx->hdr.len))
-		rx->token = buf; /* else the engine copies it */
+		rx->token = buf; /* otherwise the engine copies it */
 	if (message_give(ep, rx) == LATER)
 		return LATER;
 	if (rx->token) {
@@ -119,7 +136,7 @@ static bool message_is_same(const struct rds_hdr *a, const struct rds_hdr *b)
 	       a->flags == b->flags;
 }
 
-/* One piece of a message of several frames; the last one hands it over. */
+/* Adds one frame of a message of several frames; the last frame hands the message over. */
 static enum took message_piece(struct verbs_ep *ep, struct verbs_buf *buf, const struct rds_hdr *hdr)
 {
 	uint32_t n = buf->len - VERBS_HDR, want;
@@ -139,7 +156,7 @@ static enum took message_piece(struct verbs_ep *ep, struct verbs_buf *buf, const
 		recv_nonsense(ep, "pieces that do not fit together");
 		return TOOK;
 	}
-	if (want) { /* else it is all there and was refused for lack of memory */
+	if (want) { /* want == 0: the message is complete, and was refused for lack of memory */
 		memcpy(ep->asm_data + ep->asm_got, buf->mem + VERBS_HDR, n);
 		ep->asm_got += n;
 	}
@@ -153,16 +170,18 @@ static enum took message_piece(struct verbs_ep *ep, struct verbs_buf *buf, const
 	return TOOK;
 }
 
-/* Only the acknowledgement in it counts. */
+/* A control frame: only its acknowledgement, and its request for one, matter. */
 static bool hdr_is_control(const struct rds_hdr *hdr)
 {
 	return !hdr->seq && !hdr->len && !hdr->sport && !hdr->dport;
 }
 
 /*
- * What is wrong with what lies behind the first message of a frame.  All is looked at before any of it is given away: a frame that does not add up
- * has not come as the peer has sent it, nor perhaps its first message.  (Soft RoCE that sends something again too early may send a packet twice as
- * if it were two; what comes behind that has the wrong place, and the frame is that much longer.)  NULL: nothing.
+ * Checks all messages of a frame.  Returns what is wrong, or NULL.  All are checked before any is
+ * handed over: a frame whose lengths do not add up did not arrive as the peer sent it, and perhaps
+ * neither did its first message.  (Soft RoCE that retransmits too early may send a packet twice as
+ * if it were two; what comes behind it is in the wrong place, and the frame is longer by that
+ * much.)
  */
 static const char *batch_find_wrong(const struct verbs_buf *buf, uint32_t at)
 {
@@ -178,12 +197,14 @@ static const char *batch_find_wrong(const struct verbs_buf *buf, uint32_t at)
 			return NULL;
 		if (hdr.len > left || VERBS_ALIGN(hdr.len) + VERBS_HDR > left)
 			return "message length";
-		if (hdr_is_control(&hdr)) /* behind which there is never anything */
+		if (hdr_is_control(&hdr)) /* a control header is never followed by a message */
 			return "message header";
 	}
 }
 
-/* What is at buf->at; *next is where the one behind it is, buf->len: there is none. */
+/*
+ * Handles the message at buf->at.  *next: offset of the following message; buf->len: there is none.
+ */
 static enum took message_take_next(struct verbs_ep *ep, struct verbs_buf *buf, uint32_t *next)
 {
 	uint32_t left = buf->len - buf->at;
@@ -219,7 +240,7 @@ static enum took message_take_next(struct verbs_ep *ep, struct verbs_buf *buf, u
 	return message_whole(ep, buf, &rx);
 }
 
-/* TOOK: the buffer is the engine's, or has been put back. */
+/* TOOK: the buffer belongs to the engine, or has been put back. */
 static enum took frame_take(struct verbs_ep *ep, struct verbs_buf *buf)
 {
 	uint32_t next;
@@ -233,7 +254,10 @@ static enum took frame_take(struct verbs_ep *ep, struct verbs_buf *buf)
 	return TOOK;
 }
 
-/* What came may be part of a frame; LATER: what waits is *buf then, which may be another one. */
+/*
+ * The buffer may hold a part of a frame.  LATER: *buf is the buffer that has to wait, which may be
+ * another one than before.
+ */
 static enum took segment_take(struct verbs_ep *ep, struct verbs_buf **buf)
 {
 	if (likely(!ep->dev->caps.credits))
@@ -255,7 +279,7 @@ static enum took segment_take(struct verbs_ep *ep, struct verbs_buf **buf)
 
 /* ---- frames that wait ---- */
 
-/* Every look tries again, and a timer sees to it that there is one. */
+/* Every look at the completion queue retries, and a timer makes sure that there is one. */
 static void later_enqueue(struct verbs_ep *ep)
 {
 	if (ep->later_queued || atomic_load(&ep->state) != VERBS_UP)
@@ -266,7 +290,10 @@ static void later_enqueue(struct verbs_ep *ep)
 	verbs_bufs_retry_later(ep->dev);
 }
 
-/* Without memory for a copy it is the buffer that waits.  Its earlier messages may be in place. */
+/*
+ * Without memory for a copy the buffer itself waits.  Earlier messages of the buffer may be in
+ * place.
+ */
 static struct verbs_buf *later_copy(struct verbs_dev *dev, struct verbs_buf *buf)
 {
 	struct verbs_buf *copy;
@@ -309,9 +336,13 @@ static void later_add(struct verbs_ep *ep, struct verbs_buf *buf)
 }
 
 /*
- * It has to wait behind another one: what it acknowledges is heard now.  Else one that waits because answers have no room (rdma/op_serve.c) keeps from us what
- * would make some.  What is wrong with it is found when its turn comes.  True: it says nothing else.
- * Who asks is told at once as well, and once more when what waits has been taken: he does not ask again for that.
+ * The frame has to wait behind another, but its acknowledgement is used now.  Otherwise a frame
+ * that waits because answers have no room (rdma/op_serve.c) would keep back the acknowledgement
+ * that makes room.  Errors in the frame are found when its turn comes.  True: the frame has no
+ * other content.
+ *
+ * A peer that asks for an acknowledgement is answered at once as well, and once more when the
+ * waiting frames have been taken: the peer does not ask again for these.
  */
 static bool later_take_control(struct verbs_ep *ep, struct verbs_buf *buf)
 {
@@ -405,7 +436,7 @@ void verbs_recv_drop(struct verbs_ep *ep)
 
 /* ---- completions ---- */
 
-/* As soon as a segment is here, whether it can be handled or not. */
+/* Credits are taken as soon as a segment has come, whether it can be handled or not. */
 static bool frame_take_credits(struct verbs_ep *ep, const struct verbs_buf *buf)
 {
 	const char *wrong = verbs_credit_received(ep, buf);
@@ -416,7 +447,8 @@ static bool frame_take_credits(struct verbs_ep *ep, const struct verbs_buf *buf)
 }
 
 /*
- * Is it the one after the last (verbs_wr_fill_header)?  Once it is not, none is, until there is a new connection, over which comes again what was not
+ * Has the frame the number that follows the last one (verbs_wr_fill_header)?  After the first error
+ * none has, until there is a new connection, over which the peer sends again what was not
  * acknowledged.
  */
 static bool frame_in_order(struct verbs_ep *ep, const struct verbs_buf *buf)
@@ -424,12 +456,13 @@ static bool frame_in_order(struct verbs_ep *ep, const struct verbs_buf *buf)
 	const struct rds_wire_hdr *h = (const void *)buf->mem;
 	uint32_t number;
 
-	if (unlikely(buf->len < VERBS_HDR)) /* which is nonsense anyway */
+	if (unlikely(buf->len < VERBS_HDR)) /* invalid anyway */
 		return true;
 	memcpy(&number, h->padding, sizeof(number));
 	if (likely(number == htobe32(++ep->frames_received)))
 		return true;
-	if (!number && (ep->unnumbered || ep->frames_received == 1)) { /* a peer of another version */
+	/* a peer of another version, without numbers */
+	if (!number && (ep->unnumbered || ep->frames_received == 1)) {
 		ep->unnumbered = true;
 		return true;
 	}
@@ -440,15 +473,19 @@ static bool frame_in_order(struct verbs_ep *ep, const struct verbs_buf *buf)
 	return false;
 }
 
-/* What it says besides what is in it.  False: it is not to be believed. */
+/* Checks number and credits of a frame, not its content.  False: the frame is not to be used. */
 static inline bool frame_makes_sense(struct verbs_ep *ep, const struct verbs_buf *buf)
 {
 	if (likely(!ep->dev->caps.credits))
 		return frame_in_order(ep, buf);
-	return ep->closed || frame_take_credits(ep, buf); /* closed, it holds none, and its connection hears nothing */
+	/* closed: the endpoint has no credits, and its connection receives nothing */
+	return ep->closed || frame_take_credits(ep, buf);
 }
 
-/* Which buffer it came into, and for whom.  NULL: none of today's. */
+/*
+ * Finds the buffer that was filled, and its endpoint.  NULL: the completion belongs to no posted
+ * buffer.
+ */
 static struct verbs_buf *wc_recv_buf(struct verbs_dev *dev, const struct ibv_wc *wc, struct verbs_ep **ep)
 {
 	struct verbs_buf *buf;
@@ -518,8 +555,9 @@ static void wc_handle(struct verbs_dev *dev, const struct ibv_wc *wc)
 }
 
 /*
- * Posting what has come back takes its time, and nobody is waiting for it: it is left for a look that finds nothing, unless an eighth of
- * the buffers has come together (an eighth of a few is one), or a peer may soon be out of credits.
+ * Posting returned buffers takes time, and no thread waits for it.  So it is done at a look that
+ * finds nothing; or sooner, if an eighth of the buffers has been returned (with few buffers that
+ * may be one), or a peer may soon be out of credits.
  */
 static bool bufs_refill_due(const struct verbs_dev *dev, int found)
 {
@@ -588,7 +626,7 @@ void verbs_release(struct rds_ep *rep, void *token)
 		verbs_ep_free_if_done(ep);
 }
 
-/* There is never any: bufs_plentiful(). */
+/* There is never any pressure: see bufs_plentiful(). */
 bool verbs_relieve(struct rds_transport *t, bool now)
 {
 	(void)t;

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * recv_buffers.c - the receive buffers of a device: how many, and on their way to its queue.
+ * recv_buffers.c - the receive buffers of a device: how many there are, and their way back to its
+ * queue.
  *
- * A buffer is in the queue, in a completion, with the engine (a message that waits in place), with an endpoint (ep->later), or about to be
- * posted again (refill).  All connections share them.  On iWARP, where a frame without a buffer ends the connection, they lie in the
- * endpoints' own queues (credit_buffers.c), and there are two sizes; small ones are added as connections come (credit.c says when).
+ * A buffer is in the queue, in a completion, with the engine (a message that waits in place), with
+ * an endpoint (ep->later), or about to be posted again (refill).  All connections share the
+ * buffers.  On iWARP, where a frame without a buffer ends the connection, the buffers lie in the
+ * endpoints' own queues (credit_buffers.c).  There they have two sizes, and small ones are added
+ * as connections come (credit.c decides when).
  *
- * Must not know what is in them.
+ * Must not know what is in the buffers.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,13 +19,15 @@
 #define REFILL_BATCH 16u
 #define FEWEST_BUFFERS 64u
 #define FEWEST_SHARED (FEWEST_BUFFERS * VERBS_FRAME / VERBS_FRAME_SHARED)
-#define GROWTH 10u /* small ones, of as many as the option says */
+#define GROWTH 10u /* small buffers may grow by this many times the number in the option */
 #define STEP 128u
-#define LARGE_OF (VERBS_BUF(VERBS_FRAME_SHARED) / VERBS_BUF(VERBS_FRAME)) /* a large one is so many of 8 KiB */
-#define LOW 4u			 /* a quarter of the buffers is left with the device: somebody is to look, */
-#define LOW_NS (10 * 1000000ull) /* ... but no more often than this */
+/* a large buffer counts as so many of 8 KiB */
+#define LARGE_OF (VERBS_BUF(VERBS_FRAME_SHARED) / VERBS_BUF(VERBS_FRAME))
+#define LOW 4u /* the device reports when 1/LOW of the buffers is left with it */
+#define LOW_NS (10 * 1000000ull) /* least time between such reports */
 #define UNTOLD_NS (1000 * 1000000ull)
-#define SEND_ROOM (2u << 20)	 /* stays free beside what is added: the least that RDS_PRELOAD_VERBS_MEMORY may be */
+/* must stay lockable beside added buffers: the least that RDS_PRELOAD_VERBS_MEMORY may be */
+#define SEND_ROOM (2u << 20)
 #define STARVED_NS (5 * 1000000ull)
 
 /* ---- to the queue (rx) ---- */
@@ -43,7 +48,10 @@ void verbs_buf_put(struct verbs_dev *dev, struct verbs_buf *buf)
 	dev->nrefill++;
 }
 
-/* One chain of at most REFILL_BATCH.  How many the device took is counted by what it has left: some say 0 and took half. */
+/*
+ * Posts one chain of at most REFILL_BATCH buffers.  How many the device took is read from the rest
+ * of the chain: some drivers return 0 and took half.
+ */
 static unsigned srq_post_batch(struct verbs_dev *dev)
 {
 	struct ibv_recv_wr wr[REFILL_BATCH], *bad = NULL;
@@ -85,7 +93,11 @@ void verbs_bufs_refill(struct verbs_dev *dev)
 	while (dev->nrefill) {
 		if (srq_post_batch(dev))
 			continue;
-		verbs_bufs_retry_later(dev); /* nobody else would look if all the others are with sleeping programs */
+		/*
+		 * no other event would cause a retry if all other buffers wait for sleeping
+		 * programs
+		 */
+		verbs_bufs_retry_later(dev);
 		break;
 	}
 	verbs_credit_serve(dev);
@@ -103,13 +115,16 @@ static void bufs_starved_timer(struct rds_timer *tm)
 
 /* ---- how many ---- */
 
-/* Of two sizes: what the option says in large ones, and as many small ones as it counts. */
+/*
+ * Number of buffers of both sizes: the memory of the option in large ones, and as many small ones
+ * as the option counts.
+ */
 static uint32_t bufs_two_sizes(uint32_t n)
 {
 	return n / LARGE_OF + n;
 }
 
-/* The option counts in frames of 8 KiB. */
+/* The option counts buffers of 8 KiB. */
 uint32_t verbs_bufs_initial(const struct verbs_dev *dev)
 {
 	uint32_t n = (uint32_t)rds_options()->verbs_buffers;
@@ -120,7 +135,7 @@ uint32_t verbs_bufs_initial(const struct verbs_dev *dev)
 	return n < FEWEST_SHARED ? FEWEST_SHARED : n;
 }
 
-/* Where each connection needs buffers of its own, there may be more of them than at the beginning. */
+/* Where each connection needs buffers of its own, the number may grow. */
 uint32_t verbs_bufs_max(const struct verbs_dev *dev)
 {
 	uint32_t n = verbs_bufs_initial(dev);
@@ -135,7 +150,7 @@ static size_t bufs_page_align(size_t len)
 	return (len + 4095) & ~(size_t)4095;
 }
 
-/* At first; VERBS_MARK is behind small ones. */
+/* Receive memory at first; VERBS_MARK follows the small buffers. */
 static size_t recv_mem_len(const struct verbs_dev *dev, uint32_t n)
 {
 	if (dev->caps.credits)
@@ -144,7 +159,7 @@ static size_t recv_mem_len(const struct verbs_dev *dev, uint32_t n)
 	return bufs_page_align((size_t)n * VERBS_BUF(dev->caps.frame));
 }
 
-/* rx, or nobody else knows of the device.  Returns where they end. */
+/* rx, or no other thread knows the device.  Returns the end of the added buffers. */
 static unsigned char *bufs_add(struct verbs_dev *dev, uint32_t n, uint32_t size, unsigned char *mem, uint32_t lkey)
 {
 	uint32_t i;
@@ -178,7 +193,7 @@ static void bufs_begin(struct verbs_dev *dev, uint32_t n)
 	memset(dev->mark, 0xff, VERBS_MARK);
 }
 
-/* As many as may be locked, down to the fewest that make sense. */
+/* As many as memory can be locked for, down to the smallest useful number. */
 int verbs_bufs_new(struct verbs_dev *dev)
 {
 	uint32_t n = dev->caps.credits ? (uint32_t)rds_options()->verbs_buffers : verbs_bufs_initial(dev), want = n;
@@ -213,7 +228,7 @@ int verbs_bufs_new(struct verbs_dev *dev)
 	return 0;
 }
 
-/* Memory of buffers that came later. */
+/* Memory of buffers that were added later. */
 struct verbs_recv_mem {
 	struct verbs_recv_mem *next;
 	void *mem;
@@ -221,7 +236,10 @@ struct verbs_recv_mem {
 	struct ibv_mr *mr;
 };
 
-/* Without memory for what goes out, peers that are let in would never be answered. */
+/*
+ * Without memory for outgoing messages, peers whose connections are accepted would never get an
+ * answer.
+ */
 static int send_memory_fits(struct verbs_dev *dev)
 {
 	struct ibv_mr *mr;
@@ -247,7 +265,7 @@ static int recv_mem_new(struct verbs_dev *dev, struct verbs_recv_mem *m, uint32_
 	return err;
 }
 
-/* A step; near the limit of locked memory what can be had of it, as long as somebody is helped by that. */
+/* Adds STEP buffers; near the limit of locked memory fewer, but at least `fewest`. */
 int verbs_bufs_grow(struct verbs_dev *dev, uint32_t fewest)
 {
 	uint32_t left = verbs_bufs_max(dev) - dev->nbufs, n = STEP > fewest ? STEP : fewest;
@@ -277,8 +295,9 @@ int verbs_bufs_grow(struct verbs_dev *dev, uint32_t fewest)
 }
 
 /*
- * The device is to say when few are left with it: the next time, once.  Senders that find none try again and again, which takes its time;
- * and a program that was expected back at once (LAZY) is woken by nothing else.
+ * Asks the device to report, once, when few buffers are left with it.  Senders that find none
+ * retry, which takes time; and a program that was expected back at once (LAZY) is woken by nothing
+ * else.
  */
 void verbs_bufs_arm_limit(struct verbs_dev *dev)
 {
@@ -302,8 +321,9 @@ static void bufs_low_timer(struct rds_timer *tm)
 }
 
 /*
- * The helper's look, which follows as after every event, posts what has come back.  (Timers come before it: a device that compares with
- * the limit only when a buffer is used is asked while the queue may still be empty, which is as good.)
+ * The helper's look at the completion queue, which follows every event, posts the returned buffers.
+ * (Timers run before that look: so a device that compares with the limit only when a buffer is used
+ * is asked while the queue may still be empty, which is as good.)
  */
 void verbs_bufs_low(struct verbs_dev *dev)
 {

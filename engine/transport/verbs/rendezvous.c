@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * rendezvous.c - one port per node: which process listens there, and what it answers (docs/verbs-states.md, tables N and L).
+ * rendezvous.c - one port per node: which process listens there, and what it answers
+ * (docs/verbs-states.md, tables N and L).
  *
- * Who binds the port has the role; there is no other election.  The holder also listens on an abstract AF_UNIX address made of the
- * port and the registry's identity, and never accepts there: the others connect to it, which costs them a descriptor and it nothing,
- * and the hang-up tells them at once that the role is free.  Only when that cannot be (the port is somebody else's: not a process
- * of this registry) they look once a second.  Then whose process ends first gives it up, and the waiters of that registry are quicker: the
- * processes of one registry may have it for ever.  Of another registry's processes they know only whether they live: hence the line.
+ * The process that binds the port has the role; there is no other election.  It also listens on an
+ * abstract AF_UNIX address made of the port and the registry's identity, and never accepts there.
+ * The other processes connect to that address: this costs each of them a descriptor and the
+ * listening process nothing, and the hang-up tells them at once that the role is free.
  *
- * What is asked at that port is answered from the registry.  The same questions may come to any other process of the node, at the port
- * at which it listens for itself, and get the same answers.
+ * Only if the port is taken by a process outside this registry, they look about once a second
+ * instead.  If a process of another registry takes the role and ends, the processes of that
+ * registry, which wait for the hang-up, are faster: the processes of one registry may keep the
+ * role for ever.
+ *
+ * What is asked at that port is answered from the registry.  The same questions may come to any
+ * other process of the node, at the port at which it listens for itself, and get the same answers.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -21,19 +26,25 @@
 #include "engine/transport/verbs/verbs.h"
 
 #define MS 1000000ull
-#define SOON_NS (20 * MS)   /* the holder ends: its port and its address go one after the other */
-#define LATER_NS (750 * MS) /* and up to as much again */
+/* the listening process ends: its port and its AF_UNIX address are freed one after the other */
+#define SOON_NS (20 * MS)
+#define LATER_NS (750 * MS) /* a random time of up to the same length is added */
 #define WAITERS 4096
 
 static void rendezvous_timer(struct rds_timer *tm);
 static void rendezvous_hang_up(struct rds_helper_event *ev, uint32_t events);
 
 static struct {
-	struct rdma_cm_id *ids[2]; /* we have the role */
-	_Atomic int fd;		   /* holder: listens; others: connected to the holder; -1 */
+	struct rdma_cm_id *ids[2]; /* not NULL: this process has the role */
+	/*
+	 * with the role: the listening socket; otherwise connected to the process with the role;
+	 * -1: none
+	 */
+	_Atomic int fd;
 	struct rds_helper_event ev;
 	struct rds_timer again;
-	unsigned looks; /* in a row that found the port taken and nobody of ours there */
+	/* looks in a row that found the port taken, but no process of this registry there */
+	unsigned looks;
 	bool warned;
 } rv = {.fd = -1, .ev = {.fn = rendezvous_hang_up}, .again = {.fn = rendezvous_timer}};
 
@@ -62,7 +73,10 @@ static void rendezvous_retry(uint64_t ns)
 	rds_timer_set(&rv.again, os_now_ns() + ns);
 }
 
-/* The holder's part.  Without the address the others find nobody, and look from time to time. */
+/*
+ * The part of the process with the role.  Without the AF_UNIX address the others cannot wait for
+ * the hang-up, and look from time to time.
+ */
 static void rendezvous_announce(void)
 {
 	struct sockaddr_un un;
@@ -75,7 +89,8 @@ static void rendezvous_announce(void)
 		err = os_listen(rv.fd, WAITERS);
 	if (err < 0) {
 		os_close_slot(&rv.fd);
-		rendezvous_retry(SOON_NS * 5); /* the last holder is not quite gone */
+		/* the previous process with the role has not freed the address yet */
+		rendezvous_retry(SOON_NS * 5);
 	}
 }
 
@@ -103,7 +118,7 @@ static void rendezvous_foreign(void)
 		 (int)rds_options()->cm_port);
 }
 
-/* The others' part. */
+/* The part of the other processes. */
 static void rendezvous_wait(void)
 {
 	struct sockaddr_un un;
@@ -119,7 +134,8 @@ static void rendezvous_wait(void)
 		return;
 	}
 	os_close_slot(&rv.fd);
-	if (err == -EAGAIN) /* it is there, and more wait than it takes (net.core.somaxconn) */
+	/* the process is there, but more connect than its backlog takes (net.core.somaxconn) */
+	if (err == -EAGAIN)
 		rendezvous_retry_later();
 	else
 		rendezvous_foreign();
@@ -188,7 +204,10 @@ void verbs_rendezvous_stop(void)
 	rv.warned = false;
 }
 
-/* The ids are the parent's, and through a number that may be somebody else's by now nothing must be said about them. */
+/*
+ * The ids belong to the parent.  No call may be made about them: their numbers may belong to other
+ * objects by now.
+ */
 void verbs_rendezvous_forget(void)
 {
 	memset(rv.ids, 0, sizeof(rv.ids));
@@ -205,7 +224,7 @@ static bool procid_is_self(const struct rds_procid *id)
 	return memcmp(id, registry_self(rds_node_registry), sizeof(*id)) == 0;
 }
 
-/* Whoever asks shall go to that process, of which the registry says that it has what is asked for. */
+/* Redirects the peer to a process which, by the registry, is what the peer asks for. */
 static void answer_redirect(uint32_t slot, const struct rds_procid *id, enum verbs_status if_dead,
 			    struct verbs_answer *answer)
 {
@@ -220,7 +239,7 @@ static void answer_redirect(uint32_t slot, const struct rds_procid *id, enum ver
 		}
 		port = registry_proc_cm_port(reg, slot, id);
 	}
-	if (!port) { /* it has not got that far */
+	if (!port) { /* the process does not listen yet */
 		answer->status = VERBS_AGAIN;
 		return;
 	}
@@ -229,7 +248,7 @@ static void answer_redirect(uint32_t slot, const struct rds_procid *id, enum ver
 	answer->listener = port;
 }
 
-/* Any process that has a socket with that address answers its pings. */
+/* Finds a process that can answer a ping: any one that has a socket with that address. */
 static int answer_find_ping(const struct in6_addr *laddr, uint32_t scope, struct registry_owner *own)
 {
 	struct registry_sock *socks;
@@ -257,7 +276,8 @@ static void answer_locate(const struct verbs_request *req, const struct in6_addr
 	int err = req->port ? registry_lookup(rds_node_registry, laddr, req->port, scope, &own)
 			    : answer_find_ping(laddr, scope, &own);
 
-	if (!err && own.proc == REGISTRY_NOBODY) /* it is changing hands, or its last copy is gone */
+	/* the socket is being handed off, or its last copy is closed */
+	if (!err && own.proc == REGISTRY_NOBODY)
 		answer->status =
 			registry_sock_is_gone(rds_node_registry, own.sock, &own.procid) ? VERBS_NO_PORT : VERBS_AGAIN;
 	else if (!err)
@@ -277,7 +297,11 @@ bool verbs_rendezvous_request(const struct verbs_request *req, const struct in6_
 		return true;
 	else if (registry_proc_find(rds_node_registry, &req->wanted, &slot))
 		answer_redirect(slot, &req->wanted, VERBS_GONE, answer);
-	else /* of another registry (another user's), or it has ended: GONE would have the peer drop what it has for it */
+	else
+		/*
+		 * The process is in another registry (another user's), or has ended.  GONE would
+		 * make the peer drop its messages for the process.
+		 */
 		answer->status = rds_node_proc_listens(&req->wanted) ? VERBS_AGAIN : VERBS_GONE;
 	return false;
 }

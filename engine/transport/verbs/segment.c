@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * segment.c - frames that came in several segments (caps.credits; rx held throughout).
+ * segment.c - joins frames that came in several segments (caps.credits; rx held throughout).
  *
- * A frame that does not fit the next buffer of the peer's queue goes in *segments*: the first begins with the frame's header, which says
- * in its padding how long the whole frame is; the others begin with VERBS_MARK bytes of ones, which no header does.  In between
- * only frames without a message may come.  Here they are put together on the heap.
+ * A frame that does not fit the next buffer of the peer's queue goes in *segments*.  The first
+ * segment begins with the frame's header, whose padding holds the length of the whole frame.  The
+ * other segments begin with VERBS_MARK bytes of ones, which no header has.  Between the segments
+ * of a frame only control frames may come.  This file joins the segments on the heap.
  *
  * Everything is hostile until checked.  Must not know what is in a frame, beyond its first header.
  */

@@ -1,18 +1,25 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * send.c - messages on their way out (conn->tx, unless said otherwise).
+ * send.c - outgoing messages (conn->tx, unless a comment names another lock).
  *
- * A message is copied once, into a registered block where it stays until the peer has acknowledged it *and* the device is done with
- * it.  It is cut into frames, and these into segments where the peer's next buffer is smaller (segment.c); as many as the send queue and the
- * peer's credits allow are chained at once, the rest follows when there is room (verbs_push), and no other message is taken meanwhile.  The chain goes to the device in flush(), or when it is full.
+ * A message is copied once, into a registered block.  It stays there until the peer has
+ * acknowledged it *and* the device is done with it.  The message is cut into frames, and a frame
+ * into segments where the peer's next buffer is smaller (segment.c).  As many segments as the send
+ * queue and the peer's credits allow are chained at once; the rest follows when there is room
+ * (verbs_push), and no other message is taken meanwhile.  The chain goes to the device in
+ * verbs_flush(), or when it is full.
  *
- * Several may share a frame (batch.c): such a group is the last of `out` while others may be put behind, and not yet given to the chain.
+ * Several messages may share a frame, as a batch (batch.c).  While messages may still be added,
+ * the batch is the last entry of `out` and is not in the chain.
  *
- * Signaling: one work request in VERBS_SIGNAL_EVERY, or per VERBS_SIGNAL_BYTES, asks for a completion, which retires all before it; and
- * each congestion map, or a thousand idle connections would keep 8 KiB each.  On some devices, large ones (caps.signal_from).
+ * Signaling: one work request in VERBS_SIGNAL_EVERY, or per VERBS_SIGNAL_BYTES, asks for a
+ * completion, which retires all before it.  So does each congestion map, or a thousand idle
+ * connections would keep 8 KiB each; and on some devices each large request (caps.signal_from).
  *
- * When to acknowledge is the receiver's business (recv.c), and what is said without a message that of control_frame.c; but every frame carries an
- * acknowledgement.  Only what the peer must not leave lying is *solicited*: questions, answers to them, credits, congestion maps.
+ * When to acknowledge is decided by the receiver (ack.c), and control frames are made by
+ * control_frame.c; but every frame carries an acknowledgement.  A frame is *solicited* only if the
+ * peer must handle it soon: requests for an acknowledgement, answers to them, credits, congestion
+ * maps.
  */
 #include <endian.h>
 #include <stdlib.h>
@@ -78,8 +85,9 @@ static inline int wr_post(struct verbs_ep *ep, struct ibv_send_wr *wr, struct ib
 }
 
 /*
- * Gives the chain to the device.  How much of it was taken is read from what is left: a list that overflows half-way may still
- * be reported as a success.  What is not taken can never be sent in its place: the endpoint breaks.
+ * Gives the chain to the device.  How much of it was taken is read from the remaining list: if the
+ * list overflows half-way the post may still be reported as a success.  A request that was not
+ * taken can never be sent in its place any more: the endpoint breaks.
  */
 void verbs_wr_post_part(struct verbs_ep *ep)
 {
@@ -115,7 +123,7 @@ static void cong_map_sent(struct verbs_ep *ep, const struct verbs_out *o)
 	atomic_store(&ep->map_out, true);
 }
 
-/* The only frame of its message, in one segment: header and bytes lie in one piece. */
+/* Sends the only frame of a message, in one segment: header and payload are contiguous. */
 static inline __attribute__((always_inline)) void frame_out_whole(struct verbs_ep *ep, struct verbs_out *o)
 {
 	struct ibv_send_wr *wr = verbs_wr_next(ep, VERBS_HDR + o->len, o->map);
@@ -132,7 +140,10 @@ static inline __attribute__((always_inline)) void frame_out_whole(struct verbs_e
 		verbs_rdma_behind(ep, o->seq);
 }
 
-/* The first segment of a frame, or all of it: len bytes.  Only if there are more does the header say how many there will be. */
+/*
+ * Sends len bytes: the first segment of a frame, or all of it.  Only if more segments follow does
+ * the header tell the length of the whole frame.
+ */
 static void segment_out_first(struct verbs_ep *ep, struct verbs_out *o, struct ibv_send_wr *wr, uint32_t len,
 			      uint32_t whole)
 {
@@ -157,7 +168,7 @@ static void segment_out_first(struct verbs_ep *ep, struct verbs_out *o, struct i
 	wr->num_sge = 2;
 }
 
-/* A later one: its bytes are payload. */
+/* Sends a later segment: all of its bytes are payload. */
 static void segment_out_next(struct verbs_ep *ep, struct verbs_out *o, struct ibv_send_wr *wr, uint32_t len)
 {
 	size_t at = (size_t)o->nframes * VERBS_HDR + (size_t)o->given * ep->frame + o->frame_sent - VERBS_HDR;
@@ -168,7 +179,7 @@ static void segment_out_next(struct verbs_ep *ep, struct verbs_out *o, struct ib
 	wr->num_sge = 2;
 }
 
-/* The next segment, of so many bytes at most. */
+/* Sends the next segment, of at most `most` bytes. */
 static void segment_out(struct verbs_ep *ep, struct verbs_out *o, uint32_t most)
 {
 	uint32_t at = o->given * ep->frame, whole = VERBS_HDR + (o->len - at < ep->frame ? o->len - at : ep->frame);
@@ -200,7 +211,7 @@ static void segment_out(struct verbs_ep *ep, struct verbs_out *o, uint32_t most)
 		cong_map_sent(ep, o);
 }
 
-/* What is left of messages that have been taken, but for what is held. */
+/* Sends what is left of the messages that were taken, except a held batch. */
 static inline void send_pump(struct verbs_ep *ep)
 {
 	uint32_t most;
@@ -213,8 +224,12 @@ static inline void send_pump(struct verbs_ep *ep)
 				segment_out(ep, o, most);
 				continue;
 			}
+			/*
+			 * if backlog was not set, the loop tries again: room that came before it
+			 * was set caused no push
+			 */
 			if (atomic_exchange(&ep->backlog, true))
-				return; /* else once more: what came before it was set told nobody */
+				return;
 		}
 		ep->unfinished--;
 		if (unlikely(ep->ops_due))
@@ -225,7 +240,10 @@ static inline void send_pump(struct verbs_ep *ep)
 
 /* ---- a message ---- */
 
-/* Every frame has the whole header: they differ in acknowledgement and credit only, which are filled in when it goes. */
+/*
+ * Every frame has the whole header.  The headers differ only in acknowledgement and credit, which
+ * are filled in when the frame is sent.
+ */
 static void message_headers(struct verbs_ep *ep, struct verbs_out *o, const struct rds_wire_hdr *hdr)
 {
 	unsigned i;
@@ -244,8 +262,9 @@ void verbs_send_pending(struct verbs_ep *ep)
 }
 
 /*
- * A message that is held may go after operations that are later: when it is delivered, they may as well have been carried out, and what they
- * wait for is the message behind each.
+ * A held message may be sent after operations that the engine posted later: when the message is
+ * delivered these may as well have been carried out, and each operation waits only for the message
+ * behind it.
  */
 bool verbs_send_room(struct verbs_ep *ep, uint32_t n)
 {
@@ -255,7 +274,10 @@ bool verbs_send_room(struct verbs_ep *ep, uint32_t n)
 	return ep->unfinished == ep->held && verbs_sq_has_room(ep, VERBS_SQ_RESERVE + n + ep->held);
 }
 
-/* What is done with has not been given back since the last flush. */
+/*
+ * Blocks that have become free since the last flush are still in `out`: if no block is available,
+ * reclaim them first.
+ */
 static int send_block_get(struct verbs_ep *ep, size_t size, struct verbs_block *block)
 {
 	int err = verbs_block_get(ep->dev->arena, size, block);
@@ -270,8 +292,8 @@ static int send_block_get(struct verbs_ep *ep, size_t size, struct verbs_block *
 }
 
 /*
- * That a port has moved, and that this has been heeded, must be said although messages have all memory: until then the peer may not acknowledge any of
- * these, and they do not give it back.
+ * A redirect and its acknowledgement must be sent even if messages use all memory: until then the
+ * peer may not acknowledge any of these messages, and they do not give the memory back.
  */
 static int redirect_block_get(struct verbs_ep *ep, const struct rds_wire_hdr *hdr, size_t size,
 			      struct verbs_block *block)
@@ -313,7 +335,8 @@ int verbs_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const struct 
 	rds_copy_gather(o->block.mem + (size_t)nframes * VERBS_HDR, iov, len);
 	*pos = (uintptr_t)(o->block.mem + (size_t)nframes * VERBS_HDR);
 	ep->out_count++;
-	if (likely(nframes == 1 && !ep->dev->caps.credits)) { /* there is room, and nothing before it */
+	/* there is room, and no earlier message is unfinished */
+	if (likely(nframes == 1 && !ep->dev->caps.credits)) {
 		frame_out_whole(ep, o);
 		return 0;
 	}
@@ -341,7 +364,7 @@ void verbs_flush(struct rds_ep *rep, bool service)
 	if (service)
 		ep->wr[ep->nwr_listed - 1].send_flags |= IBV_SEND_SOLICITED;
 	verbs_wr_post_all(ep);
-	verbs_out_reclaim(ep); /* now that the device is at it: before, the peer would have waited for that */
+	verbs_out_reclaim(ep); /* after the post: done before it, this work would delay the peer */
 }
 
 uint64_t verbs_acked(struct rds_ep *rep)
@@ -353,23 +376,26 @@ uint64_t verbs_acked(struct rds_ep *rep)
 
 /* ---- completions (rx), the end ---- */
 
-/* Its block goes back with the next verbs_push. */
+/* The block of the map is given back by the next verbs_push. */
 static bool cong_map_completed(struct verbs_ep *ep, uint32_t done)
 {
 	if (likely(!atomic_load(&ep->map_out)) || (int32_t)(done - atomic_load(&ep->map_wr)) < 0 ||
 	    !atomic_exchange(&ep->map_out, false))
 		return false;
-	if ((int32_t)(done - atomic_load(&ep->map_wr)) < 0) /* another one has gone meanwhile: that was its mark */
+	/* another map was sent meanwhile, and map_wr is its number */
+	if ((int32_t)(done - atomic_load(&ep->map_wr)) < 0)
 		atomic_store(&ep->map_out, true);
 	return true;
 }
 
-/* A read completes when it is answered, on siw; what was posted behind it may have completed before. */
+/*
+ * On siw a read completes when it is answered; work requests behind it may have completed before.
+ */
 static bool read_is_late(struct verbs_ep *ep, const struct ibv_wc *wc)
 {
 	if (wc->status == IBV_WC_SUCCESS && wc->opcode == IBV_WC_RDMA_READ) {
 		ep->reads_done++;
-		ep->quiet_since = 0; /* the peer is there */
+		ep->quiet_since = 0; /* the peer is alive */
 	}
 	return (int32_t)((uint32_t)wc->wr_id - atomic_load_explicit(&ep->wr_done, memory_order_relaxed)) < 0;
 }
@@ -401,7 +427,10 @@ void verbs_send_completed(struct verbs_ep *ep, const struct ibv_wc *wc)
 		ep->head.t->up->writable(ep->head.conn);
 }
 
-/* Unsignaled ones that were sent long ago count as in flight until something after them completes: the mark does. */
+/*
+ * Unsignaled work requests that were sent long ago count as in flight until a later one completes.
+ * This last one does.
+ */
 void verbs_send_mark(struct verbs_ep *ep)
 {
 	struct ibv_send_wr wr = {.wr_id = VERBS_WR_SEND | (ep->wr_posted + 1), .opcode = IBV_WR_SEND}, *bad = NULL;

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * send_memory.c - registered memory for messages on their way out.
+ * send_memory.c - registered memory for outgoing messages.
  *
- * A device reads only registered memory, and registering costs a system call and pinned pages: so there are chunks, registered
- * once and cut into blocks of one size each; a message that is larger than the largest size has a chunk to itself.  A chunk
- * whose blocks are all free goes back when the limit (RDS_PRELOAD_VERBS_MEMORY) would otherwise be in the way of another one.
- * Whoever finds the limit reached waits for acknowledgements, which give blocks back.  So these must not wait for blocks themselves: where a header
- * alone needs memory (a device without inline), there is some besides; and for notices of conn/port_moved.c, which acknowledgements may wait for.
+ * A device reads only registered memory, and registering costs a system call and pinned pages.  So
+ * there are chunks, registered once and cut into blocks of one size each; a message that is larger
+ * than the largest size has a chunk to itself.  A chunk whose blocks are all free is freed when
+ * the limit (RDS_PRELOAD_VERBS_MEMORY) would otherwise prevent another chunk.
  *
- * The memory is our own, whole pages, never inherited by a child: what a device reads is never copied on write.  Must not know what
- * lies in a block.
+ * A sender that finds the limit reached waits for acknowledgements, which give blocks back.  So
+ * acknowledgements must not wait for blocks themselves: where a header alone needs memory (a
+ * device without inline sends), there is memory beside the limit.  The same memory is used for
+ * redirects (conn/port_moved.c), which acknowledgements may wait for.
+ *
+ * The memory is the library's own, whole pages, never inherited by a child: what a device reads is
+ * never copied on write.  Must not know what is in a block.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,14 +28,15 @@
 #define LARGE_CHUNK (1u << 20)
 #define PAGE 4096u
 #define HEADER 64u
-#define REDIRECT_BYTES (16 * PAGE) /* as many headers as notices may have made: a peer may give reason for any number */
+/* header memory that redirects may use: a peer may cause any number of them */
+#define REDIRECT_BYTES (16 * PAGE)
 
 struct verbs_chunk {
 	struct verbs_chunk *next;
 	void *mem;
 	size_t len;
 	struct ibv_mr *mr;
-	unsigned char *free; /* each free block starts with the address of the next */
+	unsigned char *free; /* free blocks; each starts with the address of the next */
 	uint32_t nfree, nblocks, block;
 };
 
@@ -39,15 +44,18 @@ struct verbs_arena {
 	struct verbs_dev *dev;
 	rds_lock_t lock;
 	uint64_t bytes, limit;
-	bool short_of; /* somebody waits for a block */
+	bool short_of; /* a block was refused since the last verbs_arena_was_short() */
 	struct verbs_chunk *chunks[CLASSES], *large;
-	struct verbs_chunk *headers; /* not among `bytes`; stays */
+	struct verbs_chunk *headers; /* not counted in `bytes`; never freed before the arena */
 	uint64_t header_bytes;
 };
 
 /* ---- registering ---- */
 
-/* Where locked memory is the cause: without any limit left it is the device itself, or the machine. */
+/*
+ * Text for a failure for lack of locked memory: if there is no limit, the device itself or the
+ * machine has no more.
+ */
 const char *verbs_memlock_limit(char text[VERBS_LIMIT])
 {
 	struct rlimit l = {.rlim_cur = RLIM_INFINITY};
@@ -63,7 +71,7 @@ const char *verbs_memlock_limit(char text[VERBS_LIMIT])
 	return text;
 }
 
-/* The kernel's word for a limit of 0 is EPERM. */
+/* For a limit of 0 the kernel returns EPERM. */
 bool verbs_memlock_short(int err)
 {
 	struct rlimit l = {.rlim_cur = RLIM_INFINITY};
@@ -131,7 +139,7 @@ static void chunk_free(struct verbs_arena *a, struct verbs_chunk *ch)
 	free(ch);
 }
 
-/* Chunks of the list that nobody uses; true if there were any. */
+/* Frees the chunks of the list that have no block in use; true if there were any. */
 static bool chunks_drop_unused(struct verbs_arena *a, struct verbs_chunk **p)
 {
 	struct verbs_chunk *ch;
@@ -166,7 +174,8 @@ static int arena_chunk_new(struct verbs_arena *a, size_t len, uint32_t block, st
 
 	if (!ch)
 		return -ENOMEM;
-	ch->mem = verbs_mem_register(a->dev, len, IBV_ACCESS_LOCAL_WRITE, &ch->mr, &err); /* (what is read) */
+	/* the device writes the bytes of reads there */
+	ch->mem = verbs_mem_register(a->dev, len, IBV_ACCESS_LOCAL_WRITE, &ch->mr, &err);
 	if (!ch->mem) {
 		free(ch);
 		return err;
@@ -185,7 +194,10 @@ static int arena_chunk_new(struct verbs_arena *a, size_t len, uint32_t block, st
 	return 0;
 }
 
-/* As large as usual; if that cannot be had, without what lies idle elsewhere; and then no larger than it must be. */
+/*
+ * Tries the usual size; then again after unused chunks have been freed; then the smallest size that
+ * will do.
+ */
 static int chunk_new_fitting(struct verbs_arena *a, size_t len, uint32_t block, struct verbs_chunk **out)
 {
 	size_t least = (block + PAGE - 1) & ~(size_t)(PAGE - 1);
@@ -198,7 +210,7 @@ static int chunk_new_fitting(struct verbs_arena *a, size_t len, uint32_t block, 
 		err = arena_chunk_new(a, len, block, out);
 	if (err && least < len && (a->bytes + least <= a->limit || !a->bytes))
 		err = arena_chunk_new(a, least, block, out);
-	if (err && a->bytes + least <= a->limit) /* it is not our own limit */
+	if (err && a->bytes + least <= a->limit) /* the cause is not our own limit */
 		verbs_memlock_help(a->dev, err, "messages on their way out,", least);
 	return err;
 }
@@ -213,7 +225,7 @@ static void chunk_take(struct verbs_chunk *ch, struct verbs_block *out)
 	ch->nfree--;
 }
 
-/* First chunk of the list that has a block of that size; it moves to the front. */
+/* The first chunk of the list with a free block of that size; it moves to the front. */
 static struct verbs_chunk *chunk_find(struct verbs_chunk **list, size_t size)
 {
 	struct verbs_chunk **p, *ch;
@@ -283,7 +295,7 @@ int verbs_block_get(struct verbs_arena *a, size_t size, struct verbs_block *out)
 	rds_lock(&a->lock);
 	err = arena_get(a, size, out);
 	if (unlikely(err)) {
-		/* Blocks that are out come back.  Without any, waiting would be for ever. */
+		/* Blocks in use come back.  If there are none, waiting would never end. */
 		err = a->bytes ? -EAGAIN : -ENOMEM;
 		a->short_of = true;
 	}
@@ -332,7 +344,7 @@ int verbs_block_get_redirect(struct verbs_arena *a, size_t size, struct verbs_bl
 	return size <= HEADER ? arena_header_get(a, REDIRECT_BYTES, out) : -EAGAIN;
 }
 
-/* Back to its chunk, which is returned. */
+/* Gives the block back to its chunk, and returns the chunk. */
 static struct verbs_chunk *chunk_put(struct verbs_block *b)
 {
 	struct verbs_chunk *ch = b->chunk;
@@ -353,7 +365,7 @@ void verbs_block_put(struct verbs_arena *a, struct verbs_block *b)
 	rds_unlock(&a->lock);
 }
 
-/* Nothing of its chunk is used, and another one of that size has blocks. */
+/* True: no block of ch is in use, and another chunk of that size has free blocks. */
 static bool chunk_is_spare(struct verbs_chunk *list, const struct verbs_chunk *ch)
 {
 	for (; list && ch->nfree == ch->nblocks; list = list->next)

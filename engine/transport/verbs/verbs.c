@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * verbs.c - the transport's table, and whether an address is one of its devices'.
+ * verbs.c - the transport's table of functions, and whether an address is on an RDMA device.
  *
- * Nothing exists before the first bind of an address that could be on a device: no library, no descriptor, no memory.
+ * Nothing exists before the first bind of an address that could be on a device: no library, no
+ * descriptor, no memory.
  */
 #include <string.h>
 
@@ -16,9 +17,10 @@ static void verbs_to_sockaddr(const struct in6_addr *ip, uint32_t scope, struct 
 }
 
 /*
- * Queues lie in this process's own pages on many devices, and fork() makes those copy on write: where the kernel does not copy
- * pinned pages for the child at once, the parent's next write takes its queue away from the device.  Said before anything is
- * opened; costs nothing where the kernel does.
+ * On many devices the queues lie in this process's own pages, and fork() makes such pages copy on
+ * write.  Where the kernel does not copy pinned pages for the child at once, the parent's next
+ * write takes its queue away from the device.  ibv_fork_init() has to be called before anything is
+ * opened; it costs nothing where the kernel copies them.
  */
 static void verbs_fork_init(void)
 {
@@ -32,7 +34,10 @@ static void verbs_fork_init(void)
 		rds_warn("ibv_fork_init: %s. RDMA connections may break when this process forks", strerror(-err));
 }
 
-/* librdmacm says ENOENT where it was EACCES, and ENODEV where there is no node: name what it wants instead. */
+/*
+ * librdmacm returns ENOENT where the cause was EACCES, and ENODEV where there is no device node:
+ * the text names what it needs instead.
+ */
 static const char *cm_node_help(int err)
 {
 	if (err != -ENOENT && err != -ENODEV && err != -EACCES && err != -EPERM)
@@ -41,7 +46,7 @@ static const char *cm_node_help(int err)
 	       "container has to be given them); without, set RDS_PRELOAD_TRANSPORT=shm";
 }
 
-/* Once per process; failures are tried again with the next bind. */
+/* Once per process; after a failure the next bind tries again. */
 static int verbs_make_ready(void)
 {
 	int err = verbs_libs_load();
@@ -58,7 +63,10 @@ static int verbs_make_ready(void)
 	return 0;
 }
 
-/* Binding an id to the address asks the kernel which device has it, and needs nothing else. */
+/*
+ * Binding an id to the address asks the kernel which device has the address, and needs nothing
+ * else.
+ */
 int verbs_claims(struct rds_transport *t, const struct in6_addr *laddr, uint32_t scope)
 {
 	struct sockaddr_storage ss;
@@ -87,12 +95,12 @@ int verbs_claims(struct rds_transport *t, const struct in6_addr *laddr, uint32_t
 static int verbs_start(struct rds_transport *t)
 {
 	(void)t;
-	return 0; /* with the first claim */
+	return 0; /* verbs_claims() starts everything */
 }
 
 static void verbs_stop(struct rds_transport *t)
 {
-	(void)t; /* there was no claim: the helper did not come up */
+	(void)t; /* nothing was claimed: the helper's start failed */
 }
 
 static bool verbs_settled(struct rds_ep *ep)
@@ -132,7 +140,10 @@ static const struct rds_transport_ops verbs_ops = {
 	.pending = verbs_pending,
 };
 
-/* The descriptors have been closed, which is all that the parent's queue pairs and ids must hear of. */
+/*
+ * The descriptors have been closed in the child; the parent's queue pairs and ids need nothing
+ * else.
+ */
 void rds_verbs_forget(void)
 {
 	verbs_rendezvous_forget();
