@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * area.c - nobody holds up the node: others go on without a process that is stopped (or frozen, or in a debugger) in the middle of a change.
+ * area.c - no process holds up the node. Other processes go on without a process that is stopped
+ * (or frozen, or in a debugger) in the middle of a change.
  *
- * What is changed under the lock lies in an area, which has a lock of its own; the header's term says which area counts.
- * Who finds the current one locked by somebody who does not get on takes the lock of an unused one, moves the term there,
- * copies what there is, as after a death (it is rebuilt before anything else), and goes on.  Who was stopped has its old area
- * for itself: it may write there what it likes, sees at its unlock that it has not the term any more, and does the change
- * again.  Its area is used again when it has given it back.
+ * Data that is changed under the lock is in an area, and each area has a lock of its own. The term
+ * in the header tells which area counts. A process that finds the current area locked by a holder
+ * that makes no progress takes the lock of an unused area and moves the term there. It copies the
+ * contents, as after a death (they are rebuilt before anything else), and goes on. The stopped
+ * process has its old area for itself, so its writes there do no harm. At its unlock it sees that
+ * the term has moved, and makes its change again. Its area can be used again after it has unlocked
+ * it.
  *
- * The term moves first, then the copy is made.  So a change is in the copy, whole, if its maker still had the term when it
- * was ready; else its maker does it again, and of what is in the copy of it nothing may be wrong: half of an entry is no
- * entry, and half of a fold is none.  As long as the copy is not complete, look-ups use the old area.  Who dies or is stopped
- * at the copying is replaced like any other.
+ * The term moves first, then the copy is made. So if a process still had the term when its change
+ * was complete, the whole change is in the copy. Else the process makes the change again, and its
+ * partial change in the copy must do no harm: half an entry is no entry, and half a fold is no
+ * fold. While the copy is not complete, look-ups use the old area. A process that dies or is
+ * stopped while it copies is replaced like any other.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -97,7 +101,7 @@ static int area_reserve(struct registry *reg, unsigned area, uint32_t n)
 	return os_fallocate(reg_fd(reg), (off_t)REG_AREA_OFFSET(area), (off_t)REG_AREA_SIZE(n));
 }
 
-/* Somebody has gone on there, and it is looked at for the first time. */
+/* Other processes have moved on to that area, and this process uses it for the first time. */
 static void area_learn(struct registry *reg, unsigned area)
 {
 	struct reg_view *v = &reg->view[area];
@@ -126,7 +130,10 @@ struct reg_view *reg_view_current(struct registry *reg)
 	return reg_view_of(reg, reg_load(&reg->f->h.term));
 }
 
-/* How many entries of an area that somebody else may be writing have to be copied; 0: there is no such area. */
+/*
+ * How many entries have to be copied of an area that another process may be writing; 0: there is no
+ * such area.
+ */
 static uint32_t area_count_to_copy(struct registry *reg, unsigned from)
 {
 	uint32_t fit = reg_area_entries(reg, from), n;
@@ -182,8 +189,10 @@ int reg_area_take_over(struct registry *reg)
 #define COPY_WORD(member) reg_store(&to->member, reg_load(&from->member))
 
 /*
- * `mark` is read first and looked at again: what is new there is there because all the rest was written before.  An entry that
- * has changed meanwhile was being freed, which is no mistake, or taken, or its owner was binding it.  Both do that again.
+ * `mark` is read first and compared again at the end. The mark of a new entry is stored after all
+ * its other words, so an entry with a mark is whole. If the mark has changed meanwhile, the entry
+ * was being freed, which does no harm, or it was being allocated, or its owner was binding it. The
+ * last two are done again by their process.
  */
 static void entry_copy(struct reg_sock *to, struct reg_sock *from)
 {
@@ -211,7 +220,10 @@ static void entry_copy(struct reg_sock *to, struct reg_sock *from)
 		COPY_WORD(mailbox_bytes);
 	}
 	reg_store(&to->mark, mark);
-	/* Who withdraws the entry without the lock finds it here, or it is seen that he has taken it away there (withdraw_own()). */
+	/*
+	 * A process that withdraws the entry without the lock either finds it here, or the
+	 * following check sees that it withdrew the entry there (withdraw_own()).
+	 */
 	rds_fence();
 	after = reg_load(&from->mark);
 	if (after != mark && (mark != REG_SOCK_USED || !after))
@@ -219,8 +231,8 @@ static void entry_copy(struct reg_sock *to, struct reg_sock *from)
 }
 
 /*
- * The sums of the dead and who is counted there have to go together.  If no fold was finished meanwhile, they are either as
- * before one or the link says that it is to be finished.
+ * The sums of the dead must agree with the slot states. If no fold has been finished meanwhile,
+ * both are as before a fold, or the link says that the fold must be finished.
  */
 static void copy_dead(struct reg_area *to, struct reg_area *from)
 {
@@ -248,9 +260,11 @@ static void copy_area(struct registry *reg, struct reg_view *source, uint32_t n)
 {
 	struct reg_area *to = reg_area(reg), *from = reg_load(&source->a);
 
-	reg_store(&to->seq, reg_load(&to->seq) | 1); /* nobody looks before it has been rebuilt */
+	/* no process reads the area before it has been rebuilt */
+	reg_store(&to->seq, reg_load(&to->seq) | 1);
 	reg_store(&to->dirty, 1);
-	reg_store(&to->reserved, n); /* first: who cannot have the lock withdraws its entry here, too */
+	/* first, because a process that cannot get the lock withdraws its entry here, too */
+	reg_store(&to->reserved, n);
 	copy_dead(to, from);
 	for (uint32_t i = 0; i < n; i++) {
 		reg_heartbeat(reg);
@@ -270,11 +284,11 @@ int reg_area_copy(struct registry *reg)
 	if (!(reg->term & REG_TERM_COPYING))
 		return 0;
 	n = from == to ? 0 : area_count_to_copy(reg, from);
-	if (!n) { /* damage: what is there is judged */
+	if (!n) { /* damage: the existing contents of the area are used and checked */
 		ret = term_move(reg, complete);
 		return ret ? ret : -EAGAIN;
 	}
-	ret = area_reserve(reg, from, n); /* no hole may be touched */
+	ret = area_reserve(reg, from, n); /* a hole in the file must not be touched */
 	if (!ret)
 		ret = area_reserve(reg, to, n);
 	if (!ret)

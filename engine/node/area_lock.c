@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * area_lock.c - sockets that change hands: what their process gives up, another one takes, and somebody leaves there meanwhile.
+ * area_lock.c - sockets that change their owner: the owner gives a socket up, another process takes
+ * it over, and senders leave messages for it meanwhile.
  */
 #include <errno.h>
 
@@ -28,13 +29,14 @@ int registry_sock_orphan(struct registry *reg, uint32_t idx, const struct rds_pr
 		if (s) {
 			reg_store(&reg_area(reg)->orphans, 1);
 			entry_change_owner(reg, s, REG_NOBODY, 0, name);
-			left = true; /* if not ours any more the second time, it was copied */
+			/* if it is not ours any more the second time, the change was copied */
+			left = true;
 		}
 	} while (!reg_unlock(reg));
 	return left ? 0 : -EIO;
 }
 
-/* An entry, whoever has it: it has that name. */
+/* The entry of that name, whichever process owns it. */
 static struct reg_sock *entry_by_name(struct reg_view *v, uint32_t idx, const struct rds_procid *name)
 {
 	struct reg_sock *s;
@@ -58,7 +60,8 @@ int registry_sock_take_over(struct registry *reg, uint32_t idx, const struct rds
 		if (ret)
 			return ret;
 		s = entry_by_name(reg->at, idx, name);
-		if (taken && s && reg_sock_own(reg, reg->at, idx)) /* the second time: it was copied */
+		/* the second time: the change was copied */
+		if (taken && s && reg_sock_own(reg, reg->at, idx))
 			continue;
 		taken = s && (sure || reg_load(&s->proc) == REG_NOBODY);
 		if (taken)
@@ -84,7 +87,10 @@ int registry_sock_get_binding(struct registry *reg, uint32_t idx, const struct r
 	return 0;
 }
 
-/* Locked: asking takes the name for a moment, and who asked at the same time would believe that it exists. */
+/*
+ * Locked, because the check takes the name for a moment: another process that checked at the same
+ * time would believe that the socket exists.
+ */
 bool registry_sock_is_gone(struct registry *reg, uint32_t idx, const struct rds_procid *name)
 {
 	struct reg_sock *s;
@@ -112,7 +118,10 @@ bool registry_lock_is_ours(struct registry *reg)
 	return reg_lock_is_ours(reg);
 }
 
-/* Counted first: who is killed in between has it counted, and has not left it. */
+/*
+ * The bytes are counted first. If the process is killed in between, they are counted and not left
+ * there.
+ */
 static int mailbox_act(struct reg_sock *s, uint32_t more, int (*act)(const struct rds_procid *name, void *arg),
 		       void *arg)
 {
@@ -128,7 +137,11 @@ static int mailbox_act(struct reg_sock *s, uint32_t more, int (*act)(const struc
 	return ret;
 }
 
-/* It has been left, and others have gone on without us: too much is better than too little.  Who has taken the socket by now has it. */
+/*
+ * The messages have been left, and others have gone on without this process. A count that is too
+ * high is better than one that is too low. A process that has taken the socket over by now has the
+ * messages.
+ */
 static void mailbox_recount(struct registry *reg, const struct reg_key *key, uint32_t more)
 {
 	struct reg_sock *s;

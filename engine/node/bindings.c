@@ -2,15 +2,20 @@
 /*
  * bindings.c - the socket entries and the hash over (address, port, scope).
  *
- * The entries are the truth: their `mark` alone says used or not and which port, and it is one word.  Buckets and the
- * list of unused entries are only ways to get there, and can be made anew from the entries at any time (reg_table_rebuild).
- * Every link is checked against what is reserved, every walk is bounded: damage is found out, never followed.
- * Knows nothing of processes but the word of process.c that a slot and id exist, or that a socket is open without its owner.
+ * The entries are authoritative: the `mark` of an entry, which is one word, alone tells whether the
+ * entry is used and which port it has. The buckets and the list of unused entries only make the
+ * entries quick to find. They can be made anew from the entries at any time (reg_table_rebuild()).
+ * Each link is checked against the number of reserved entries, and each walk is bounded, so damage
+ * is detected and never followed. This file must not know processes. It only asks process.c whether
+ * a slot and id exist, and whether a socket is open without its owner.
  */
 #include "engine/sys/log.h"
 #include "engine/node/registry_impl.h"
 
-/* Ports are added last: neighbouring ports lie in neighbouring buckets, so the search for an unused one is fast. */
+/*
+ * The port is added last: neighbouring ports are in neighbouring buckets, so the search for an
+ * unused port is fast.
+ */
 static uint32_t key_bucket(const struct reg_key *k)
 {
 	uint64_t h = k->addr[0] * UINT64_C(0x9e3779b97f4a7c15) ^ k->addr[1];
@@ -57,7 +62,7 @@ void reg_table_link(struct registry *reg, uint32_t link, const struct reg_key *k
 	reg_store(head, link);
 }
 
-/* False if the entry is not where its key says: damage. */
+/* False if the entry is not where its key says, which means damage. */
 static bool table_unlink(struct registry *reg, uint32_t link)
 {
 	_Atomic uint32_t *at;
@@ -117,8 +122,9 @@ void reg_sock_free(struct registry *reg, uint32_t link)
 }
 
 /*
- * Nobody's, or so it is about to be.  Who was killed while the socket changed hands may have left an owner and an id that do not go together: its
- * own name is whole, and if some copy of it is still open it is nobody's until somebody takes it.
+ * Is the entry an orphan, or can it be made one? If a process was killed while the socket changed
+ * its owner, the owner and the id may not agree. The socket's own name is always whole. If some
+ * copy of the socket is still open, the entry is an orphan until a process takes it over.
  */
 static bool entry_make_orphan(struct reg_sock *s)
 {
@@ -153,7 +159,10 @@ static bool entry_is_sound(struct registry *reg, struct reg_sock *s)
 	return true;
 }
 
-/* One entry, met in descending order, so that the list of unused ones comes out ascending. */
+/*
+ * Rebuilds one entry. The entries are visited in descending order, so the list of unused ones is in
+ * ascending order.
+ */
 static void table_rebuild_entry(struct registry *reg, uint32_t link)
 {
 	struct reg_sock *s = reg_sock_at(reg->at, link);

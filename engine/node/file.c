@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * file.c - the file behind the node registry: where it is, who may have written it, its size.
+ * file.c - the file of the node registry: its place, the check of its owner and rights, its size.
  *
  *	<RDS_PRELOAD_REGISTRY_DIR>/rdspreload-<uid>/node-<network namespace>-v<version>
  *
- * A file is made by whoever holds its record lock and finds it blank; the magic number is written last, so a process
- * killed in between leaves a file that the next one completes.  All memory is reserved before it is touched, so that a
- * full /dev/shm is ENOSPC here and never SIGBUS later.  Knows the first words of the header and nothing else inside.
+ * The process that holds the record lock of a blank file fills it in, and writes the magic number
+ * last. So a process that is killed in between leaves a file that the next process completes. All
+ * memory is reserved before it is touched, so a full /dev/shm is ENOSPC here and never SIGBUS
+ * later. This file knows the first words of the header and nothing else of the contents.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +26,7 @@
 
 struct share_rights {
 	mode_t dir, file;
-	mode_t never; /* bits that must not be there: others could write */
+	mode_t never; /* bits that must not be set: others could write */
 };
 
 static const struct share_rights share_rights_of[] = {
@@ -53,15 +54,16 @@ static int file_refuse(const char *path, const char *why, const struct stat *st)
 	return -EACCES;
 }
 
-/* Where others look like this process does, only its owner may set a file's rights. */
+/* Several users may have the same number here. Only the true owner of a file may set its rights. */
 static bool owner_is_us(int fd, const struct stat *st)
 {
 	return st->st_uid == my_uid() && (os_uid_is_known(st->st_uid) || !os_fchmod(fd, st->st_mode & 07777));
 }
 
 /*
- * Is this ours to trust?  Rights that are missing come from a umask or from a creator that was killed before its chmod:
- * the owner mends them, anybody else waits (-EAGAIN) for the owner to get there.
+ * May this process trust the file? Missing rights come from a umask, or from a creator that was
+ * killed before its chmod. The owner sets them; any other process waits (-EAGAIN) until the owner
+ * has done so.
  */
 static int check_rights(int fd, const char *path, mode_t want)
 {
@@ -87,8 +89,9 @@ static int check_rights(int fd, const char *path, mode_t want)
 }
 
 /*
- * A umask may keep out the owner as well, who then cannot open what has to be mended: its rights are set through a descriptor that gives no
- * access.  Only the missing ones: check_rights() judges the others.
+ * A umask may keep out the owner as well, which then cannot open the file to set its rights. So
+ * they are set through a descriptor that gives no access. Only missing rights are added:
+ * check_rights() checks the others.
  */
 static void rights_mend_owner(int dir, const char *name, mode_t bits)
 {
@@ -105,7 +108,10 @@ static void rights_mend_owner(int dir, const char *name, mode_t bits)
 	os_close(fd);
 }
 
-/* Its maker was killed before its chmod, or does it now.  So the second look comes in any case, and no bit is left out that the maker needs. */
+/*
+ * The creator was killed before its chmod, or is making it now. So the file is opened a second time
+ * in any case, and no bit is left out that the creator needs.
+ */
 static int open_mending_rights(int dir, const char *name, int flags, mode_t bits)
 {
 	int fd = os_openat(dir, name, flags, 0);
@@ -189,7 +195,10 @@ static uint64_t netns_inode(void)
 	return 0;
 }
 
-/* Without O_CREAT alone: in a sticky directory the kernel may refuse that for other people's files. */
+/*
+ * First without O_CREAT: in a sticky directory the kernel may refuse that flag for files of other
+ * users.
+ */
 static int node_file_open_name(int dir, const char *name, mode_t mode)
 {
 	int flags = O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
@@ -264,7 +273,10 @@ static int someone_lives(struct registry *reg, const struct header_prefix *p)
 	return -EPROTO;
 }
 
-/* Locked.  Leaves a file that has at least the first chunk, and says in *blank whether it has to be filled in. */
+/*
+ * Locked. Afterwards the file has at least the first chunk. *blank: the contents have to be filled
+ * in.
+ */
 static int prepare_contents(struct registry *reg, bool *blank)
 {
 	struct header_prefix p = {0};
@@ -273,13 +285,18 @@ static int prepare_contents(struct registry *reg, bool *blank)
 
 	if (ret)
 		return ret;
-	/* Somebody removed it between open and lock; or the last one has left it, and so nobody will find us here.  One may be on his way in. */
+	/*
+	 * Another process removed the file between open and lock. Or the last process has left the
+	 * file without a name, and no process would find this one here. A lock on any byte means
+	 * that another process is there or is about to join.
+	 */
 	if (st.st_nlink == 0 && (!reg->lost || !os_lock_holder(reg_fd(reg), 0, 0)))
 		return -EAGAIN;
 	os_pread(reg_fd(reg), &p, sizeof(p), 0);
 	*blank = !header_is_complete(&p, st.st_size);
+	/* the state was different before, so the lock may be on another byte */
 	if (*blank == !!reg->f)
-		return -EAGAIN; /* it was the other way round before: the lock may be another one */
+		return -EAGAIN;
 	if (*blank) {
 		ret = someone_lives(reg, &p);
 		if (ret)
@@ -312,7 +329,7 @@ static int map_head(struct registry *reg)
 	return 0;
 }
 
-/* What is there, through a descriptor of any file that may be the registry. */
+/* Checks the contents through a descriptor of any file that may be the registry. */
 static bool file_is_complete(int fd)
 {
 	struct header_prefix p = {0};
@@ -329,7 +346,10 @@ static int file_fill_in(struct registry *reg, bool blank)
 	struct stat st;
 	int ret = 0;
 
-	/* Alone: look at everything once, damage heals here.  New: the lists are made by the same rebuild. */
+	/*
+	 * No other process uses the file: check everything once, which repairs damage. A new file
+	 * gets its lists by the same rebuild.
+	 */
 	reg->suspicious = os_lock_holder(reg_fd(reg), REG_SLOT_BYTE(0), REG_SLOT_BYTES_MAX) == 0;
 	if (!blank)
 		return 0;
@@ -343,18 +363,21 @@ static int file_fill_in(struct registry *reg, bool blank)
 	reg_store(&reg->f->h.version, REG_VERSION);
 	reg_store(&reg->f->h.shape, REG_SHAPE);
 	reg_store(&reg->f->h.magic, REG_MAGIC);
-	/* Somebody may have gone on without us (blank_give_up()). */
+	/* Other processes may have gone on without this one (blank_give_up()). */
 	return os_fstat(reg_fd(reg), &st) || !st.st_nlink ? -EAGAIN : 0;
 }
 
-/* Nothing is in it.  Is there one that has lost its name?  Its descriptor instead of this one. */
+/*
+ * The file is blank. If there is a file that has lost its name, returns the descriptor of that one
+ * instead.
+ */
 static int lost_file_prefer(struct registry *reg, int fd)
 {
 	int lost = reg_lost_find(fd, file_is_complete);
 
 	if (lost == -ENOENT)
 		return fd;
-	if (lost < 0) { /* not a second node beside it */
+	if (lost < 0) { /* there must be no second node beside it */
 		os_close(fd);
 		return file_error(reg->path, "find out who else has", lost);
 	}
@@ -368,8 +391,9 @@ static int lost_file_prefer(struct registry *reg, int fd)
 }
 
 /*
- * Who makes the file is stopped at that, and nobody is in it: another one takes its place.  If it has just been made it is
- * found without its name.
+ * The process that fills in the file is stopped, and no process uses the file: a new file takes its
+ * place. If the stopped process completes the old file just now, the old file is found without its
+ * name.
  */
 static int blank_give_up(struct registry *reg)
 {
@@ -378,11 +402,12 @@ static int blank_give_up(struct registry *reg)
 	if (file_is_complete(reg_fd(reg)) || os_lock_holder(reg_fd(reg), REG_SLOT_BYTE(0), REG_SLOT_BYTES_MAX) ||
 	    os_fstat(reg_fd(reg), &ours) || os_stat(reg->path, &named) || ours.st_ino != named.st_ino)
 		return -EAGAIN;
-	reg->waits = os_syscall(SYS_unlinkat, AT_FDCWD, (long)reg->path, 0, 0, 0, 0) < 0; /* it is another user's */
+	/* it is another user's file */
+	reg->waits = os_syscall(SYS_unlinkat, AT_FDCWD, (long)reg->path, 0, 0, 0, 0) < 0;
 	return -EAGAIN;
 }
 
-/* Once in each process that comes across it. */
+/* Once in each process that finds the file without a name. */
 static void warn_file_lost(const struct registry *reg)
 {
 	rds_warn_once("registry: %s was removed while programs use it. They go on, and newcomers of this pid namespace find them. If "
@@ -403,11 +428,12 @@ static int file_attach(struct registry *reg)
 		fd = lost_file_prefer(reg, fd);
 	if (fd < 0)
 		return fd;
-	ret = os_dup_high_slot(fd, &reg->fds.n[0]); /* before the first lock: closing the low number would drop it */
+	/* before the first lock: closing the low number would drop it */
+	ret = os_dup_high_slot(fd, &reg->fds.n[0]);
 	if (ret)
 		return file_error(reg->path, "keep open", ret);
 	ret = os_fd_register_hook(&reg->fds.n[0], reg_fd_moved, reg);
-	if (!ret && file_is_complete(reg_fd(reg))) /* whose lock that is stands there */
+	if (!ret && file_is_complete(reg_fd(reg))) /* the header tells which area's lock counts */
 		ret = map_head(reg);
 	if (!ret)
 		ret = reg_record_lock(reg);
@@ -432,7 +458,7 @@ int reg_file_open(struct registry *reg)
 	int ret = -EAGAIN;
 
 	reg->uid = my_uid();
-	/* A millisecond apart: somebody else is between mkdir and chmod. */
+	/* Tries are a millisecond apart: another process is between mkdir and chmod. */
 	for (uint64_t tries = 0; tries < rds_patience_ms(RDS_PATIENCE_REGISTRY_RIGHTS) && ret == -EAGAIN; tries++) {
 		if (tries)
 			os_poll(NULL, 0, 1);
@@ -469,7 +495,10 @@ static int entries_reserve(struct registry *reg, uint32_t from, uint32_t to)
 	return os_fallocate(reg_fd(reg), at + off, (off_t)REG_AREA_SIZE(to) - off);
 }
 
-/* A wrong number is damage.  Entries beyond the file's end never existed; the rest is judged singly. */
+/*
+ * A wrong number of entries is damage. Entries beyond the file's end never existed; the others are
+ * checked one by one.
+ */
 static int entries_refresh(struct registry *reg, uint32_t fit)
 {
 	struct reg_area *a = reg_area(reg);
@@ -481,7 +510,7 @@ static int entries_refresh(struct registry *reg, uint32_t fit)
 		reg_store(&a->reserved, fit);
 		reserved = fit;
 	}
-	if (reserved > known) /* holes, if somebody made any, get their memory now */
+	if (reserved > known) /* holes in the file, if any, get their memory now */
 		ret = entries_reserve(reg, known, reserved);
 	if (!ret)
 		ret = reg_area_map(reg, REG_TERM_AREA(reg->term), reserved);
@@ -505,7 +534,7 @@ int reg_file_refresh(struct registry *reg)
 		return file_error(reg->path, "map", ret);
 	reg->at = &reg->view[area];
 	fit = reg_area_entries(reg, area);
-	if (!fit) { /* an area that has never been: damage */
+	if (!fit) { /* an area that was never used: damage */
 		ret = entries_reserve(reg, 0, REG_CHUNK);
 		fit = REG_CHUNK;
 	}

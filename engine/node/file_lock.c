@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * file_lock.c - who may change the registry, who is alive, and what is done after a death in between.
+ * file_lock.c - which process may change the registry, which processes are alive, and the repair
+ * after a death in the middle of a change.
  *
- * Record locks belong to a process, are not inherited by fork and vanish with it, whatever the way it ends.  The current area's
- * byte is the right to change, held for microseconds; a process keeps a read lock on its slot's byte all its life (a read lock,
- * so that a second one can take over while the descriptor is being moved, see reg_fd_moved).  A process that dies while
- * changing leaves the dirty word set or the sequence odd; the next holder of the byte rebuilds before it does anything.  One
- * that is stopped meanwhile is gone on without (area.c): so what it has changed counts only if it still has the
- * term when it unlocks, and else it is done again.
+ * Record locks belong to a process, are not inherited by fork and vanish with the process, however
+ * it ends. The lock on the current area's byte is the right to change, held for microseconds. A
+ * process keeps a read lock on its slot's byte all its life (a read lock, so that a second one can
+ * take over while the descriptor is being moved, see reg_fd_moved()).
+ *
+ * A process that dies in the middle of a change leaves the dirty word set or the sequence odd. The
+ * next holder of the byte rebuilds before it does anything else. If a process is stopped meanwhile,
+ * others go on without it (area.c). So its change counts only if it still has the term when it
+ * unlocks; otherwise it makes the change again.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,9 +25,14 @@
 #include "engine/node/registry_impl.h"
 
 #define LOCK_YIELDS 100
-#define LOCK_HASTE_NS UINT64_C(100000000) /* then the holder is stopped or stuck, and haste does not help */
+/* after that the holder is stopped or stuck, and frequent tries do not help */
+#define LOCK_HASTE_NS UINT64_C(100000000)
 #define LOCK_NAP_NS 50000
-#define MOVES_MAX 1000 /* in a row: nobody is gone on without so often, but somebody's malice may have it look so */
+/*
+ * In a row. No process is overtaken so often by itself, but a malicious process may make it look
+ * so.
+ */
+#define MOVES_MAX 1000
 
 static void area_nap(unsigned ns)
 {
@@ -42,7 +51,10 @@ static void area_unlock(struct registry *reg, uint64_t term)
 	os_lock(reg_fd(reg), F_UNLCK, REG_AREA_BYTE(REG_TERM_AREA(term)), 1, false);
 }
 
-/* A read that no earlier store passes: who takes the term away after it sees all that was stored before. */
+/*
+ * A read that no earlier store passes: a process that takes the term away after this read sees all
+ * earlier stores.
+ */
 static uint64_t term_read(struct registry *reg)
 {
 	return atomic_fetch_add_explicit(&reg->f->h.term, 0, memory_order_acq_rel);
@@ -53,7 +65,7 @@ bool reg_lock_is_ours(struct registry *reg)
 	return !reg->f || reg->size < (off_t)REG_SIZE(REG_CHUNK) || term_read(reg) == reg->term;
 }
 
-/* Nothing in the file is touched before the lock is held: it may have been truncated. */
+/* Nothing in the file is touched before the lock is held: the file may have been truncated. */
 static int area_trylock(struct registry *reg)
 {
 	uint64_t term;
@@ -74,17 +86,18 @@ static int area_trylock(struct registry *reg)
 	return -ELOOP;
 }
 
-/* Who waits for the lock. */
+/* The state of a wait for the lock. */
 struct area_wait {
-	uint64_t since, least; /* how long at least */
-	uint64_t beat_ns;      /* when the holder was seen to get on */
+	uint64_t since, least; /* the wait is given up after `least` or later */
+	uint64_t beat_ns;      /* when the holder was last seen to make progress */
 	uint64_t term;
 	uint32_t beat;
 };
 
 /*
- * A holder that nothing can be done about is waited for once.  The helper comes here for each connection with a process that has ended, and does
- * nothing else meanwhile, neither for sockets that are bound already.
+ * A holder that cannot be replaced is waited for only once at full length. The helper comes here
+ * for each connection with a process that has ended. It does nothing else during the wait, not even
+ * for sockets that are bound already.
  */
 static void area_wait_begin(struct registry *reg, struct area_wait *w)
 {
@@ -95,7 +108,7 @@ static void area_wait_begin(struct registry *reg, struct area_wait *w)
 	w->term = ~UINT64_C(0);
 }
 
-/* Has one holder had the lock all the time, and done nothing with it?  The file is intact. */
+/* Has one holder had the lock all the time without any progress? The file is intact. */
 static bool holder_is_stuck(struct registry *reg, struct area_wait *w, uint64_t now)
 {
 	uint64_t stuck = rds_patience_ns(RDS_PATIENCE_REGISTRY_STUCK);
@@ -114,7 +127,7 @@ static bool holder_is_stuck(struct registry *reg, struct area_wait *w, uint64_t 
 	return now - w->beat_ns >= (stuck < w->least ? stuck : w->least / 2);
 }
 
-/* The lock was not to be had.  0: it is now. */
+/* The lock could not be taken. 0: it has been taken now. */
 static int area_wait_step(struct registry *reg, struct area_wait *w)
 {
 	uint64_t now = os_now_ns(), term;
@@ -125,7 +138,10 @@ static int area_wait_step(struct registry *reg, struct area_wait *w)
 	}
 	if (!reg->f && !reg->waits && now - w->since > rds_patience_ns(RDS_PATIENCE_REGISTRY_STUCK))
 		return -ESTALE;
-	/* Looked at first: the file may have been truncated, and we do not hold anything yet. */
+	/*
+	 * The file is checked first: it may have been truncated, and this process holds no lock
+	 * yet.
+	 */
 	if (reg->f && reg_file_intact(reg)) {
 		term = reg_load(&reg->f->h.term);
 		if (term != reg->term) {
@@ -141,7 +157,7 @@ static int area_wait_step(struct registry *reg, struct area_wait *w)
 	return -EAGAIN;
 }
 
-/* Not F_SETLKW: the holder may be stopped, and a wait that cannot end is worse than an error. */
+/* Not F_SETLKW: the holder may be stopped, and a wait without an end is worse than an error. */
 static int area_lock(struct registry *reg)
 {
 	struct area_wait w = {0};
@@ -253,8 +269,9 @@ static int lock_and_repair(struct registry *reg)
 }
 
 /*
- * Record locks are not fair: few processes that do nothing but lock and unlock keep others out for long.  So whoever
- * has been waiting for some time says so, and newcomers let it go first.  A word that has gone stale expires.
+ * Record locks are not fair: a few processes that do nothing but lock and unlock can keep others
+ * out for long. So a process that has waited for some time sets the `hungry` word, and newcomers
+ * let it go first. A word that is too old expires.
  */
 static bool someone_starves(struct registry *reg)
 {
@@ -301,7 +318,7 @@ int reg_slot_holder(struct registry *reg, uint32_t slot)
 {
 	int fd, ret;
 
-	/* The number may change while it is used: then the answer was somebody else's. */
+	/* The number may change while it is used: then the answer was about another file. */
 	do {
 		fd = reg_fd(reg);
 		ret = os_lock_holder(fd, REG_SLOT_BYTE(slot), 1);
@@ -311,7 +328,7 @@ int reg_slot_holder(struct registry *reg, uint32_t slot)
 
 bool reg_slot_held(struct registry *reg, uint32_t slot)
 {
-	return reg_slot_holder(reg, slot) != 0; /* in doubt alive */
+	return reg_slot_holder(reg, slot) != 0; /* on an error, taken to be alive */
 }
 
 int reg_slot_take(struct registry *reg, uint32_t slot)
@@ -325,8 +342,9 @@ void reg_slot_drop(struct registry *reg, uint32_t slot)
 }
 
 /*
- * Closing oldfd will drop every lock of this process on the file.  A lock of the open file description, which both
- * numbers share, bridges the gap; it is given back at once because a forked child would keep it alive.
+ * Closing oldfd will drop every lock of this process on the file. Until the lock is taken again, a
+ * lock of the open file description, which both numbers share, takes its place. It is released at
+ * once afterwards, because a forked child would keep it alive.
  */
 void reg_fd_moved(void *arg, int oldfd, int newfd)
 {
@@ -369,6 +387,7 @@ void reg_bindings_end(struct registry *reg)
 	struct reg_area *a = reg_area(reg);
 
 	reg_store(&a->seq, (reg_load(&a->seq) | 1) + 1);
-	atomic_fetch_add_explicit(&reg->f->h.generation, 1, memory_order_acq_rel); /* or whoever rebuilds after our death tells it */
+	/* if this process dies before it, the process that rebuilds does it */
+	atomic_fetch_add_explicit(&reg->f->h.generation, 1, memory_order_acq_rel);
 	reg_change_end(reg);
 }

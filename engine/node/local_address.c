@@ -2,11 +2,13 @@
 /*
  * local_address.c - does an address belong to this host?
  *
- * The kernel's RDS asks its routing table; from user space two datagram sockets that never send anything tell the same:
- * bind refuses what is configured nowhere, and connect to the address itself works with that address as the source only
- * if it is a local one.  The second question is needed where bind alone says yes to subnet broadcasts, or to everything
- * (ip_nonlocal_bind).
- * Only "yes" is remembered: a program that waits for an address to appear must see it at once.
+ * The kernel's RDS asks its routing table. In user space two datagram sockets that never send
+ * anything give the same answer. bind() refuses an address that is configured nowhere. connect() to
+ * the address itself gets that address as the source only if it is a local one. The second check is
+ * needed where bind() alone accepts subnet broadcasts, or every address (ip_nonlocal_bind).
+ *
+ * Only a positive answer is remembered: a program that waits for an address to appear must see it
+ * at once.
  */
 #include "engine/wire/addr.h"
 
@@ -18,7 +20,7 @@
 
 #define REMEMBER_NS UINT64_C(1000000000)
 #define REMEMBERED 8
-#define PORT_DISCARD 9 /* any port does, nothing is sent */
+#define PORT_DISCARD 9 /* any port will do, nothing is sent */
 
 static struct {
 	struct in6_addr ip;
@@ -28,7 +30,8 @@ static struct {
 static unsigned cache_next;
 
 /*
- * Taken by trying only: a fork may leave it locked for ever in the child, which then asks the kernel each time.
+ * Threads only try to take it: a fork may leave it locked for ever in the child, which then asks
+ * the kernel each time.
  */
 static atomic_flag cache_busy = ATOMIC_FLAG_INIT;
 
@@ -79,7 +82,7 @@ static int probe_socket(int family)
 	return fd;
 }
 
-/* Would bind() take it? */
+/* Would bind() accept it? */
 static int probe_bind(const struct sockaddr_storage *ss, socklen_t len)
 {
 	int fd = probe_socket(ss->ss_family);
@@ -93,9 +96,10 @@ static int probe_bind(const struct sockaddr_storage *ss, socklen_t len)
 }
 
 /*
- * What a failing connect to the address itself says: EACCES a broadcast address; no route in IPv4, where every local
- * address has one, that it is not local (bind believes anything in a namespace without any address).  The rest, and
- * IPv6 while the loopback device is down, says nothing: bind's word stands.
+ * Judges a failed connect() to the address itself. EACCES: a broadcast address. No route in IPv4,
+ * where every local address has one: it is not local (bind() accepts every address in a namespace
+ * without any address). Other errors, and IPv6 while the loopback device is down, say nothing: then
+ * the result of bind() counts.
  */
 static int probe_judge_failure(int err, sa_family_t family)
 {
@@ -105,9 +109,10 @@ static int probe_judge_failure(int err, sa_family_t family)
 }
 
 /*
- * Can it be the source of what goes to itself?  An IPv4 socket has to be bound to it first: the route to an interface's
- * second address in a subnet names the first one as the preferred source, and connect checks a source that it is given.
- * An IPv6 socket must not be: there the given source goes unchecked, and the preferred one is the address itself.
+ * Can the address be the source of a packet to itself? An IPv4 socket has to be bound to it first:
+ * the route to an interface's second address in a subnet names the first one as the preferred
+ * source, and connect() checks a source that is given. An IPv6 socket must not be bound: a given
+ * source is not checked there, and the preferred one is the address itself.
  */
 static int probe_route(const struct sockaddr_storage *ss, const struct sockaddr_storage *dest, socklen_t len)
 {
@@ -118,8 +123,9 @@ static int probe_route(const struct sockaddr_storage *ss, const struct sockaddr_
 
 	if (fd < 0)
 		return fd;
+	/* if it fails by now, the comparison below says no */
 	if (ss->ss_family == AF_INET)
-		os_bind(fd, (const struct sockaddr *)ss, len); /* if it fails by now, the comparison below says no */
+		os_bind(fd, (const struct sockaddr *)ss, len);
 	ret = os_connect(fd, (const struct sockaddr *)dest, len);
 	if (ret)
 		ret = probe_judge_failure(ret, ss->ss_family);

@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * lost_file.c - the registry's file has been removed while programs use it, as logind does when a user logs out (RemoveIPC).
+ * lost_file.c - finds the registry's file after it has been removed while programs use it. logind
+ * does that when a user logs out (RemoveIPC).
  *
- * They go on with the file that has no name any more; nothing tells them.  So whoever would make a new one looks, only then,
- * for a process that has a lock in a file of the same name, deleted, and opens that one through /proc: all meet there as before,
- * and nobody who sleeps has to be woken.  The file with the name stays empty until the last one has left the other.
- * Not found is what belongs to processes of other pid namespaces, or that cannot be looked at (hidepid, not dumpable).
+ * The programs go on with the file, which has no name any more; nothing tells them. So a process
+ * that would make a new file first looks for a process that has a lock in a deleted file of the
+ * same name. It opens that file through /proc. All processes meet there as before, and no sleeping
+ * process has to be woken. The file with the name stays empty until the last process has left the
+ * other one.
+ *
+ * Not found are the files of processes in other pid namespaces, and of processes that cannot be
+ * examined (hidepid, not dumpable).
  */
 #include <dirent.h>
 #include <errno.h>
@@ -24,15 +29,18 @@
 
 struct lost_search {
 	struct stat st;	       /* of the file with the name */
-	char name[512];	       /* what /proc says of one without */
-	unsigned long ino;     /* of the one that is looked for just now */
-	unsigned long another; /* the last one that was not it */
+	char name[512];	       /* what /proc shows as the name of a file without one */
+	unsigned long ino;     /* of the file that is searched for just now */
+	unsigned long another; /* the last file that did not fit */
 	bool (*fits)(int fd);
 	int fd;
-	int err; /* what kept us from looking everywhere */
+	int err; /* the error that kept the search from looking everywhere */
 };
 
-/* Nothing is said of what is there if there is no descriptor to look with. */
+/*
+ * Opens a path for the search. If there is no free descriptor, the result of the search says
+ * nothing about the file, so the error is kept.
+ */
 static int lost_open_path(struct lost_search *l, const char *path, int flags)
 {
 	int fd = os_open(path, flags | O_CLOEXEC, 0);
@@ -60,8 +68,9 @@ static bool lost_file_is(const struct lost_search *l, int fd)
 }
 
 /*
- * The link of a descriptor of somebody, who may have put there what they like: it is looked at through a descriptor that gives no access (so that no
- * device is opened, and no lock of ours dropped), and only what that is gets opened.
+ * Opens the file behind the descriptor link of another process, which may have put any file there.
+ * So the file is first examined through a descriptor that gives no access: no device is opened, and
+ * no lock of ours is dropped. Only the examined file is opened.
  */
 static int lost_open_link(struct lost_search *l, const char *link)
 {
@@ -85,7 +94,7 @@ static int lost_open_link(struct lost_search *l, const char *link)
 	return fd;
 }
 
-/* -EACCES: it cannot be looked at. */
+/* -EACCES: the process cannot be examined. */
 static int lost_search_process(struct lost_search *l, int pid)
 {
 	_Alignas(struct dirent64) char buf[1024];
@@ -106,7 +115,10 @@ static int lost_search_process(struct lost_search *l, int pid)
 	return dir >= 0 ? fd : -EACCES;
 }
 
-/* "1: POSIX  ADVISORY  READ 1234 00:1a:5678 5 5": a process, and the byte of its slot, or of the lock with which it comes to have one? */
+/*
+ * Parses a line such as "1: POSIX ADVISORY READ 1234 00:1a:5678 5 5". Does it name a process, and a
+ * lock on the byte of its slot, or on the byte that it locks to get a slot?
+ */
 static void lost_judge_line(struct lost_search *l, const char *line)
 {
 	unsigned major, minor;
@@ -128,7 +140,11 @@ static void lost_judge_line(struct lost_search *l, const char *line)
 static void lost_read_locks(struct lost_search *l)
 {
 	int fd = lost_open_path(l, "/proc/locks", O_RDONLY);
-	char buf[8192], *line, *end; /* what comes and goes between two reads makes them miss others: few reads */
+	/*
+	 * Locks that come and go between two reads make them miss other locks, so few reads are
+	 * used.
+	 */
+	char buf[8192], *line, *end;
 	size_t have = 0;
 	ssize_t n;
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * process.c - process slots: taking one, leaving in order, clearing away the dead; who is there, where it listens, and who is trusted.
+ * process.c - process slots: taking one, leaving in order, clearing up after dead processes. Also:
+ * which processes are there, where they listen, and which of them are trusted.
  *
- * A slot is taken in this order: record lock on its byte, contents, `state`.  So a used slot whose byte nobody holds
- * belongs to the dead, always.  It is cleared in this order: its sockets (those that exist without it become nobody's), its
- * counters (reg_fold), `state`; a reaper that is killed on the way has done nothing that the next one could not do again.
+ * A slot is taken in this order: record lock on its byte, contents, `state`. So a used slot whose
+ * byte no process holds always belongs to a dead process. It is cleared in this order: its sockets
+ * (those that exist without the process become orphans), its counters (struct reg_fold), `state`.
+ * If a process is killed while it clears a slot, the next one can repeat all its steps.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +17,9 @@
 #include "engine/node/registry_impl.h"
 #include "engine/node/socket_name.h"
 
-/* In doubt used: who asks looks at the id and the lock as well. */
+/*
+ * If the area cannot be read, the slot counts as used: callers check the id and the lock as well.
+ */
 static uint32_t slot_read_state(struct reg_view *v, uint32_t slot)
 {
 	return reg_usable(v) ? reg_load(&reg_load(&v->a)->state[slot]) : REG_PROC_USED;
@@ -26,7 +30,7 @@ bool reg_proc_is(struct registry *reg, struct reg_view *v, uint32_t slot, const 
 	return slot < REG_PROCS && slot_read_state(v, slot) == REG_PROC_USED && reg_words_eq(reg->f->proc[slot].id, id);
 }
 
-/* Of the process, not of the thread. */
+/* The name of the process, not of the thread. */
 static void read_comm(char comm[16])
 {
 	int fd = os_open("/proc/self/comm", O_RDONLY | O_CLOEXEC, 0);
@@ -43,7 +47,7 @@ static void read_comm(char comm[16])
 		comm[n - 1] = 0;
 }
 
-/* Outside of the areas: the slot's byte is ours. */
+/* These words are outside of the areas: this process holds the slot's byte. */
 static void slot_fill(struct registry *reg, struct reg_proc *p)
 {
 	char comm[16];
@@ -60,15 +64,19 @@ static void slot_fill(struct registry *reg, struct reg_proc *p)
 }
 
 /*
- * In the slot there may still be what its last owner has counted, for the one who goes on without us: looked at when we
- * have the byte, as from then on nobody else gives the slot away or takes it.
+ * The slot may still contain the last owner's counters, which a process that goes on without this
+ * one needs. So the term is checked once this process has the byte: from then on no other process
+ * frees or takes the slot.
  */
 static int slot_take_unused(struct registry *reg)
 {
 	for (uint32_t slot = 0; slot < REG_PROCS; slot++) {
 		if (slot_read_state(reg->at, slot))
 			continue;
-		/* Held although unused: somebody whose slot was lost by damage still lives there. */
+		/*
+		 * Held although unused: a process whose slot was lost by damage is still alive
+		 * there.
+		 */
 		if (reg_slot_held(reg, slot) || reg_slot_take(reg, slot))
 			continue;
 		if (!reg_lock_is_ours(reg)) {
@@ -93,7 +101,10 @@ bool reg_orphan_gone(struct reg_sock *s)
 	reg_words_load(&name, s->id);
 	if (rds_node_name_exists(&name))
 		return false;
-	/* Asked again: somebody may have taken it in between, and then that was not its name. */
+	/*
+	 * Checked again: another process may have taken the socket in between, and then that was
+	 * not its name.
+	 */
 	memcpy(idw, &name, sizeof(idw));
 	return reg_load(&s->proc) == REG_NOBODY && reg_words_eq(s->id, idw) && reg_load(&s->mark);
 }
@@ -170,7 +181,10 @@ bool reg_sock_survives(struct reg_sock *s, struct rds_procid *name)
 	return !reg_words_eq(s->name, none) && rds_node_name_exists(name);
 }
 
-/* What others have is nobody's until one of them takes it.  Look-ups are kept waiting for each one only. */
+/*
+ * A socket that other processes have becomes an orphan until one of them takes it over. Look-ups
+ * are kept waiting for one socket at a time only.
+ */
 static void dead_free_socks(struct registry *reg, const struct reg_dead *dead)
 {
 	struct rds_procid name;
@@ -212,7 +226,7 @@ void reg_fold_finish(struct registry *reg)
 	reg_store(&fold->link, 0);
 }
 
-/* Counters into the sums of the dead, slot unused: both or neither. */
+/* Adds the counters to the sums of the dead and frees the slot: both or neither. */
 static void slot_fold_and_free(struct registry *reg, uint32_t slot)
 {
 	struct reg_area *a = reg_area(reg);
@@ -225,7 +239,8 @@ static void slot_fold_and_free(struct registry *reg, uint32_t slot)
 	reg_words_store(fold->id, id);
 	for (int i = 0; i < RDS_STATS; i++)
 		reg_store(&fold->sum[i], reg_load(&a->dead[i]) + reg_load(&p->counters[i]));
-	reg_store(&a->state[slot], REG_PROC_USED); /* damage may have left another value, which the fold would not clear */
+	/* damage may have left another value, which the fold would not clear */
+	reg_store(&a->state[slot], REG_PROC_USED);
 	reg_store(&fold->link, slot + 1);
 	reg_fold_finish(reg);
 	reg_change_end(reg);
@@ -236,7 +251,7 @@ int reg_proc_reap(struct registry *reg, const struct reg_dead *suspects)
 	struct reg_dead dead = { 0 };
 	int n = 0;
 
-	/* They were found without the lock: a slot may have a new owner by now. */
+	/* The suspects were found without the lock: a slot may have a new owner by now. */
 	for (uint32_t slot = 0; slot < REG_PROCS; slot++) {
 		if (!dead_has_slot(suspects, slot) || slot == reg->slot || !slot_read_state(reg->at, slot) ||
 		    reg_slot_held(reg, slot))
@@ -263,7 +278,7 @@ void reg_proc_leave(struct registry *reg)
 	slot_fold_and_free(reg, reg->slot);
 }
 
-/* ---- who is there ---- */
+/* ---- living processes ---- */
 
 bool registry_proc_alive(struct registry *reg, uint32_t slot, const struct rds_procid *id)
 {
@@ -274,7 +289,7 @@ bool registry_proc_alive(struct registry *reg, uint32_t slot, const struct rds_p
 		return false;
 	if (slot == reg->slot)
 		return true;
-	/* Asked again afterwards: the lock may be that of the slot's next owner. */
+	/* Checked again afterwards: the lock may be that of the slot's next owner. */
 	return reg_slot_held(reg, slot) && reg_proc_is(reg, reg_view_current(reg), slot, idw);
 }
 
@@ -307,7 +322,7 @@ uint16_t registry_proc_cm_port(struct registry *reg, uint32_t slot, const struct
 	if (!reg_proc_is(reg, reg_view_current(reg), slot, idw))
 		return 0;
 	port = reg_load(&reg->f->proc[slot].cm_port);
-	/* Asked again: it may be that of the slot's next owner. */
+	/* Checked again: the port may be that of the slot's next owner. */
 	return reg_proc_is(reg, reg_view_current(reg), slot, idw) ? (uint16_t)port : 0;
 }
 
@@ -321,7 +336,10 @@ bool registry_proc_pid_is(struct registry *reg, uint32_t slot, const struct rds_
 	return holder == pid || holder < 0 || holder == INT32_MAX || pid <= 0;
 }
 
-/* Has it a slot, as the kernel says who holds the lock?  Asked by who has the registry locked, too. */
+/*
+ * Does that process have a slot, according to the kernel's holder of the lock? May be called by a
+ * process that has the registry locked.
+ */
 static bool pid_has_slot(struct registry *reg, pid_t pid)
 {
 	for (uint32_t slot = 0; slot < REG_PROCS; slot++)
@@ -331,8 +349,8 @@ static bool pid_has_slot(struct registry *reg, pid_t pid)
 }
 
 /*
- * The kernel says whose the file is as it says who a peer is, whatever user namespace this process has gone to since it opened it.  One that is
- * shared may be another user's.
+ * The kernel reports the file's owner in the same terms as a peer's user, whatever user namespace
+ * this process has entered since it opened the file. A shared file may belong to another user.
  */
 bool registry_is_user(struct registry *reg, uid_t uid)
 {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * registry.c - the node registry as the rest of the engine sees it: join, sockets, bind, look-up, leave.
+ * registry.c - the node registry for the rest of the engine: join, sockets, bind, look-up, leave.
  *
- * The other files: layout.h bytes, file.c the file, file_lock.c locks and repair, area.c going on
- * without a stopped process, bindings.c hash and entries, process.c process slots, area_lock.c sockets that change
- * hands, snapshot.c snapshots and sums.
+ * The other files of the registry are layout.h (bytes), file.c (the file), file_lock.c (locks and
+ * repair), area.c (going on without a stopped process), bindings.c (hash and entries), process.c
+ * (process slots), area_lock.c (sockets that change their owner) and snapshot.c (snapshots and
+ * sums).
  */
 #include "engine/node/registry.h"
 
@@ -20,9 +21,10 @@
 #define WITHDRAW_TRIES 16
 
 struct registry *rds_node_registry;
-static _Atomic pid_t opener; /* process that has the registry open: not more than once, see registry_open */
+/* the process that has the registry open; it must not open it twice (registry_open()) */
+static _Atomic pid_t opener;
 
-/* Locked, and not any more afterwards. */
+/* Called locked; unlocks. */
 static int join_node(struct registry *reg)
 {
 	int ret = reg_repair(reg);
@@ -83,7 +85,7 @@ void registry_close(struct registry *reg)
 {
 	counters_detach(reg);
 	reg->joined = false;
-	/* If that fails, the next process takes us for dead and does the same. */
+	/* If the lock fails, the next process takes this one for dead and does the same. */
 	while (reg_lock(reg) == 0) {
 		if (reg_proc_is(reg, reg->at, reg->slot, reg->idw))
 			reg_proc_leave(reg);
@@ -96,7 +98,10 @@ void registry_close(struct registry *reg)
 	atomic_store(&opener, 0);
 }
 
-/* The child may be one of a signal handler that has interrupted malloc(), so the structure is left where it is. */
+/*
+ * The child may have been forked by a signal handler that interrupted malloc(), so the structure is
+ * not freed.
+ */
 void registry_abandon(struct registry *reg)
 {
 	counters_detach(reg);
@@ -161,7 +166,7 @@ int registry_sock_add(struct registry *reg, uint64_t inode, uint32_t sndbuf, uin
 		ret = reg_lock(reg);
 		if (ret)
 			return ret;
-		/* The second time it may be there already, or half of it. */
+		/* The second time the entry may be there already, whole or in part. */
 		if (!link || !reg_sock_own(reg, reg->at, link - 1)) {
 			if (!reg_load(&reg_area(reg)->free))
 				ret = reg_file_grow(reg);
@@ -208,7 +213,7 @@ uint32_t reg_table_find_repaired(struct registry *reg, const struct reg_key *key
 	return link;
 }
 
-/* Locked: 0 if the key is to be had, now or because its owner is dead and has been cleared away. */
+/* Locked: 0 if the key is free, either now or because its owner is dead and has been cleared up. */
 static int key_claim(struct registry *reg, const struct reg_key *key)
 {
 	struct reg_dead suspect = {0};
@@ -235,7 +240,7 @@ static int key_claim(struct registry *reg, const struct reg_key *key)
 	return reg_load(&reg_sock_at(reg->at, link)->shared) ? -EBUSY : -EADDRINUSE;
 }
 
-/* Locked: the search for a port that is unused or was the dead's. */
+/* Locked: searches for a port that is unused or belonged to a dead process. */
 static uint16_t choose_port(struct registry *reg, struct reg_key key, uint16_t hint)
 {
 	struct reg_dead dead;
@@ -247,7 +252,10 @@ static uint16_t choose_port(struct registry *reg, struct reg_key key, uint16_t h
 	port = reg_table_unused_port(reg->at, key, hint);
 	if (port)
 		return port;
-	/* Not one: then the dead, or damaged chains, must not have the last word. */
+	/*
+	 * No port is free. Before that is the answer, dead processes and damaged chains are cleared
+	 * up.
+	 */
 	if (reg_proc_find_dead(reg, reg->at, &dead))
 		reg_proc_reap(reg, &dead);
 	reg_orphan_sweep(reg);
@@ -268,7 +276,7 @@ static int bind_locked(struct registry *reg, struct reg_sock *s, uint32_t idx, s
 	return 0;
 }
 
-/* again: it was done, for nothing; but it may have been copied. */
+/* again: the change was made once and did not count, but it may have been copied. */
 static int try_bind(struct registry *reg, uint32_t idx, struct reg_key *key, uint16_t hint, int transport, bool again)
 {
 	struct reg_sock *s;
@@ -285,7 +293,7 @@ static int try_bind(struct registry *reg, uint32_t idx, struct reg_key *key, uin
 		ret = key_claim(reg, key);
 	if (ret || !key->port)
 		return ret ? ret : -EADDRINUSE;
-	s = reg_sock_own(reg, reg->at, idx); /* what was mended may have been this one */
+	s = reg_sock_own(reg, reg->at, idx); /* the repair may have removed this entry */
 	if (!s)
 		return -EIO;
 	return reg_load(&s->mark) != REG_SOCK_USED ? -EINVAL : bind_locked(reg, s, idx, key, transport);
@@ -300,7 +308,10 @@ int registry_sock_bind(struct registry *reg, uint32_t idx, const struct in6_addr
 	int ret;
 
 	if (!port) {
-		/* A long search is made without the lock; under it the result is only confirmed. */
+		/*
+		 * A long search is made without the lock; under the lock its result is only
+		 * confirmed.
+		 */
 		os_random(&hint, sizeof(hint));
 		hint = reg_table_unused_port(reg_view_current(reg), key, hint);
 		hint = hint ? hint : 2;
@@ -318,8 +329,8 @@ int registry_sock_bind(struct registry *reg, uint32_t idx, const struct in6_addr
 }
 
 /*
- * Words of our own socket need no lock.  But if others are about to go on in another area, they may have been copied
- * before: then once more, with it.
+ * The words of our own socket need no lock. But if other processes are about to go on in another
+ * area, the words may have been copied before the change: then it is made once more, with the lock.
  */
 static void store_own(struct registry *reg, uint32_t idx, void (*store)(struct reg_sock *s, const void *what),
 		      const void *what)
@@ -344,7 +355,8 @@ static void store_own(struct registry *reg, uint32_t idx, void (*store)(struct r
 
 static void store_name(struct reg_sock *s, const void *name)
 {
-	reg_words_store(s->name, name); /* half of it, if we are killed here, is no socket's */
+	/* if this process is killed here, half a name belongs to no socket */
+	reg_words_store(s->name, name);
 }
 
 static void store_shared(struct reg_sock *s, const void *what)
@@ -410,7 +422,8 @@ void registry_sock_set_connected(struct registry *reg, uint32_t idx, const struc
 	bool locked, done;
 
 	do {
-		locked = reg_lock(reg) == 0; /* without: a snapshot may show half of it, no worse */
+		/* without the lock, a snapshot may show half of the change, no worse */
+		locked = reg_lock(reg) == 0;
 		struct reg_sock *s =
 			reg_sock_own(reg, locked ? reg->at : reg_view_of(reg, reg_load(&reg->f->h.term)), idx);
 
@@ -433,8 +446,9 @@ static void withdraw_from(struct registry *reg, struct reg_view *v, uint32_t idx
 }
 
 /*
- * The owner may always withdraw its word; the lists are put right by the next one who can.  A copy that is being made may have it already.
- * Once more, if others have gone on meanwhile.
+ * The owner may always clear the entry's `mark`; the next process that has the lock repairs the
+ * lists. A copy that is being made may contain the entry already. The loop repeats if other
+ * processes have gone on meanwhile.
  */
 static void withdraw_own(struct registry *reg, uint32_t idx)
 {
@@ -445,7 +459,7 @@ static void withdraw_own(struct registry *reg, uint32_t idx)
 	do {
 		term = reg_load(t);
 		withdraw_from(reg, reg_view_of(reg, term), idx);
-		rds_fence(); /* entry_copy() */
+		rds_fence(); /* see entry_copy() */
 		if (term & REG_TERM_COPYING)
 			withdraw_from(reg, reg_view_of(reg, REG_TERM_AREA(term)), idx);
 	} while (atomic_fetch_add_explicit(t, 0, memory_order_acq_rel) != term && ++tries < WITHDRAW_TRIES);
@@ -462,7 +476,7 @@ void registry_sock_remove(struct registry *reg, uint32_t idx)
 		}
 		s = reg_sock_own(reg, reg->at, idx);
 		if (s && reg_load(&s->mark) == REG_SOCK_USED) {
-			reg_change_begin(reg); /* never bound: look-ups need not look again */
+			reg_change_begin(reg); /* never bound, so look-ups need not repeat */
 			reg_sock_free(reg, idx + 1);
 			reg_change_end(reg);
 		} else if (s) {
@@ -504,7 +518,10 @@ static void owner_read(struct reg_view *v, uint32_t link, struct registry_owner 
 	out->order = reg_load(&s->order);
 }
 
-/* A writer died or hangs in the middle, or the chain is damaged: take the lock, which repairs. */
+/*
+ * A writer died or hangs in the middle of a change, or the chain is damaged. Taking the lock
+ * repairs that.
+ */
 static int lookup_with_lock(struct registry *reg, const struct reg_key *key, struct registry_owner *out)
 {
 	uint32_t link;
@@ -523,7 +540,10 @@ static int lookup_with_lock(struct registry *reg, const struct reg_key *key, str
 	return ret;
 }
 
-/* -EIO: the chain is damaged, or the area cannot be looked at; -EAGAIN: somebody is changing it, or has died or hangs in the middle of that. */
+/*
+ * -EIO: the chain is damaged, or the area cannot be read. -EAGAIN: a process is changing the
+ * bindings, or has died or hangs in the middle of a change.
+ */
 static int lookup_unlocked(struct registry *reg, const struct reg_key *key, struct registry_owner *out)
 {
 	_Atomic uint64_t *t = &reg->f->h.term;

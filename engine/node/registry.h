@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * registry.h - the node in shared memory: who is alive, who owns which (address, port), node-wide counters.
+ * registry.h - the node in shared memory: which processes are alive, which process owns which
+ * (address, port), and node-wide counters.
  *
- * One file per network namespace and user below RDS_PRELOAD_REGISTRY_DIR (default /dev/shm).  A process that has it
- * open holds a record lock on its own slot's byte; the kernel drops that lock however the process ends, so alive and
- * dead can always be told apart and the next one that needs the room reclaims what the dead left.  All changes are made
- * under one record lock of the file (plus an in-process mutex); readers use a sequence counter and never block.
- * Everything read from the file is checked: a damaged file is an error with a log line, never a crash or endless loop.
- * Knows nothing of sockets, connections or transports.
+ * There is one file per network namespace and user below RDS_PRELOAD_REGISTRY_DIR (default
+ * /dev/shm). A process that has it open holds a record lock on the byte of its own slot. The kernel
+ * drops that lock however the process ends. So a living process can always be told from a dead one,
+ * and the next process that needs the room reclaims what the dead process left. All changes are
+ * made under one record lock of the file (plus an in-process mutex). Readers use a sequence counter
+ * and never block.
+ *
+ * Everything read from the file is checked: a damaged file is an error with a log line, never a
+ * crash or an endless loop. This file must not know sockets as objects, connections or transports.
  */
 #ifndef ENGINE_REGISTRY_H
 #define ENGINE_REGISTRY_H
@@ -28,20 +32,20 @@ struct rds_procid {
 struct registry;
 struct os_fd;
 
-/* What the registry says of one socket, by value. Ports in host byte order. */
+/* What the registry knows of one socket, by value. Ports in host byte order. */
 struct registry_sock {
-	struct in6_addr bound;	   /* v4 as mapped; :: while unbound */
+	struct in6_addr bound;	   /* v4 as v4-mapped; :: while unbound */
 	struct in6_addr connected; /* :: while not connected */
 	uint32_t scope;
 	uint16_t bound_port, connected_port;
 	uint32_t sndbuf, rcvbuf; /* RDS limits (halved values) */
 	uint64_t inode;
 	uint64_t order; /* creation order on this node */
-	uint32_t sock;	/* its entry */
+	uint32_t sock;	/* index of its entry */
 	int32_t transport;
 	uint32_t proc; /* slot of the owner */
 	int32_t pid;
-	bool congested; /* as its carrier said last */
+	bool congested; /* as its owner set it last */
 	struct rds_procid procid;
 };
 
@@ -53,151 +57,193 @@ struct registry_proc {
 };
 
 /*
- * Attach to the node's registry (making it if need be) and take a process slot under a fresh random process id.
- * -EACCES/-EPERM (wrong owner or mode), -ENOSPC (no room in the directory), -EPROTO (other version or damaged and in
- * use by live processes), -EMFILE, -ENOMEM, -EUSERS (no process slot), -ENOENT (no such directory), -ETIMEDOUT (see
- * below), -EBUSY (this process has it open already: record locks belong to a process, a second handle would drop the
- * first one's).  Each failure has been logged with what to do.
+ * Attaches to the node's registry (makes it if it does not exist) and takes a process slot under a
+ * fresh random process id. -EACCES/-EPERM (wrong owner or mode), -ENOSPC (no room in the
+ * directory), -EPROTO (other version or damaged, and in use by live processes), -EMFILE, -ENOMEM,
+ * -EUSERS (no process slot), -ENOENT (no such directory), -ETIMEDOUT (see below), -EBUSY (this
+ * process has it open already: record locks belong to a process, and closing a second handle would
+ * drop the locks of the first). Each failure has been logged with what to do.
  *
- * Who is stopped while it has the record lock is gone on without after 100 ms, and does its change again when it goes
- * on.  Only if that is not possible any more (no memory, or several are stopped) every function here that takes the record
- * lock gives up with -ETIMEDOUT after 5 seconds, after 20 ms if that one has been waited for before.  -EIO: the contents cannot be
- * trusted any more (truncated, or this process was taken for dead).
+ * If a process is stopped while it has the record lock, the others go on without it after 100 ms.
+ * It makes its change again when it continues. If the others cannot go on without it (no memory, or
+ * several processes are stopped), every function here that takes the record lock gives up with
+ * -ETIMEDOUT after 5 seconds, or after 20 ms if it has waited for that process before. -EIO: the
+ * contents cannot be trusted any more (truncated, or this process was taken for dead).
  */
 int registry_open(struct registry **out);
-extern struct registry *rds_node_registry; /* this process's; NULL before its first socket */
-/* Orderly leave: frees sockets and slot, folds the counters into the node's, closes. */
+/* this process's registry; NULL before its first socket */
+extern struct registry *rds_node_registry;
+/* Leaves in order: frees sockets and slot, adds the counters to the node's, closes. */
 void registry_close(struct registry *reg);
 /*
- * In a forked child, and before it opens a registry of its own (closing any descriptor of the file drops the locks on
- * it): unmap and close only, the parent's lock and data stay as they are.
+ * In a forked child, before it opens a registry of its own (closing any descriptor of the file
+ * drops the locks on it): only unmaps and closes; the parent's lock and data stay as they are.
  */
 void registry_abandon(struct registry *reg);
 
-/* The file's numbers: the one in the program's table is the registry's own business, the helper's is put there by whoever lends it. */
+/*
+ * The descriptor numbers of the file. The registry manages the one in the program's table. The code
+ * that exports it to the helper stores the helper's number there (helper/fd_exchange.c).
+ */
 struct os_fd *registry_fds(struct registry *reg);
 const struct rds_procid *registry_self(const struct registry *reg);
 uint32_t registry_self_slot(const struct registry *reg);
-/* What of struct registry the inline function below needs. */
+/* The part of struct registry that the inline function below needs. */
 struct registry_pub {
 	const _Atomic uint64_t *generation;
 };
-/* Changes whenever any (address, port) binding on the node changed.  One load of a shared line. */
+/*
+ * Changes whenever any (address, port) binding on the node has changed. One load of a shared cache
+ * line.
+ */
 static inline uint64_t registry_generation(const struct registry *reg)
 {
 	return atomic_load_explicit(((const struct registry_pub *)(const void *)reg)->generation, memory_order_acquire);
 }
 
-/* Sockets; idx is the entry's number, valid until removed.  -ENFILE (65536 on the node), -ENOSPC. */
+/*
+ * Sockets. idx is the number of the entry, valid until the entry is removed. -ENFILE (65536 on the
+ * node), -ENOSPC.
+ */
 int registry_sock_add(struct registry *reg, uint64_t inode, uint32_t sndbuf, uint32_t rcvbuf, uint32_t *idx);
 /*
- * Claim (addr, port, scope).  port 0: probe upward from a random start in 2..65535 with wrap (rds-semantics 2).
- * Entries of dead processes do not count: they are reclaimed on the way.  -EADDRINUSE, -EBUSY (the same, by a socket that several processes use:
- * its last copy may just have been closed), -ENOMEM, -EIO (damaged).
+ * Claims (addr, port, scope). port 0: probes upward from a random start in 2..65535 with wrap
+ * (rds-semantics 2). Entries of dead processes do not count: they are reclaimed on the way.
+ * -EADDRINUSE; -EBUSY (the same, but the port's socket is one that several processes use: its last
+ * copy may just have been closed); -ENOMEM; -EIO (damaged).
  */
 int registry_sock_bind(struct registry *reg, uint32_t idx, const struct in6_addr *addr, uint16_t port, uint32_t scope,
 		       int transport, uint16_t *bound_port);
 /*
- * What the socket is called (socket_name.h): if its process ends and it still exists, because others have descriptors of it, it becomes nobody's
- * instead of being removed.
+ * Stores the socket's name (socket_name.h). If the process ends and the socket still exists,
+ * because other processes have descriptors of it, it becomes an orphan instead of being removed.
  */
 void registry_sock_set_name(struct registry *reg, uint32_t idx, const struct rds_procid *name);
 void registry_sock_set_connected(struct registry *reg, uint32_t idx, const struct in6_addr *addr, uint16_t port);
 void registry_sock_set_bufs(struct registry *reg, uint32_t idx, uint32_t sndbuf, uint32_t rcvbuf);
-/* No lock, and none is needed. */
+/* Takes no lock, and needs none. */
 void registry_sock_set_congested(struct registry *reg, uint32_t idx, bool congested);
-/* Other processes use it through this one, or have done so. */
+/* Other processes use the socket through this one, or have done so. */
 void registry_sock_set_shared(struct registry *reg, uint32_t idx);
 void registry_sock_remove(struct registry *reg, uint32_t idx);
 
 /*
- * The process that carries it leaves, and somebody else may take it: its port stays taken, and is nobody's (REGISTRY_NOBODY), for as long as the
- * socket of that name exists (socket_name.h).  -EIO.
+ * The owner leaves, and another process may take the socket over. Its port stays taken by an orphan
+ * (REGISTRY_NOBODY) as long as the socket of that name exists (socket_name.h). -EIO.
  */
 int registry_sock_orphan(struct registry *reg, uint32_t idx, const struct rds_procid *name);
 /*
- * It is ours from now on.  -ENOENT: it is not to be had (any more).  sure: the caller knows that nobody else carries
- * it, even if that has not been noticed here yet.
+ * This process is the owner from now on. -ENOENT: the socket cannot be taken over (any more). sure:
+ * the caller knows that no other process owns it, even if the registry does not know that yet.
  */
 int registry_sock_take_over(struct registry *reg, uint32_t idx, const struct rds_procid *name, bool sure);
-/* Could it be taken now?  0, or why nobody can change anything: for who must not fail any more when he has begun. */
+/*
+ * Could the lock be taken now? 0, or the reason why no process can change anything. For a caller
+ * that must not fail later, once it has begun.
+ */
 int registry_check_lock(struct registry *reg);
-/* The socket of that name: where it is bound (port 0: nowhere), and by which transport.  -ENOENT. */
+/* The binding and the transport of the socket of that name. Port 0: it is unbound. -ENOENT. */
 int registry_sock_get_binding(struct registry *reg, uint32_t idx, const struct rds_procid *name,
 			      struct registry_sock *out);
 /*
- * The socket of that name, which was nobody's: has its last copy been closed?  Not if somebody has taken it, but if another one is in its place by now.
- * System calls.
+ * The socket of that name was an orphan: has its last copy been closed? No if another process has
+ * taken it over; yes if another socket has its entry by now. Makes system calls.
  */
 bool registry_sock_is_gone(struct registry *reg, uint32_t idx, const struct rds_procid *name);
 
-/* The number of a socket that exists: of struct registry_owner, order.  Lock-free. */
+/* The number of a socket that exists: `order` of struct registry_owner. Lock-free. */
 uint64_t registry_sock_order(struct registry *reg, uint32_t idx);
 
-#define REGISTRY_NOBODY 1024u /* no process slot */
+#define REGISTRY_NOBODY 1024u /* not a process slot */
 struct registry_owner {
 	uint32_t proc; /* slot, or REGISTRY_NOBODY */
 	uint32_t sock; /* entry index */
 	int32_t pid;
 	int32_t transport; /* of that socket */
-	bool moved;	   /* another process had it before this one */
+	bool moved;	   /* another process owned it before this one */
 	struct rds_procid procid;
-	uint64_t order; /* of that socket, whoever carries it: no other one of the node has had it */
+	/* Of that socket, and the same for each owner: no other socket of the node has had it. */
+	uint64_t order;
 };
 /*
- * Who owns (addr, port, scope): 0, or -ENOENT.  Lock-free; does not check that the owner lives.  -EIO or -ETIMEDOUT
- * only if a writer died or hangs in the middle and nothing could be done about it.
+ * The owner of (addr, port, scope): 0, or -ENOENT. Lock-free; does not check that the owner is
+ * alive. -EIO or -ETIMEDOUT only if a writer died or hangs in the middle of a change and the
+ * registry could not be repaired.
  */
 int registry_lookup(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
 		    struct registry_owner *out);
-/* The same, and never waits for the record lock: -EIO, -EAGAIN where that one would. */
+/*
+ * The same, but never waits for the record lock: -EIO or -EAGAIN where registry_lookup() would
+ * wait.
+ */
 int registry_lookup_nowait(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
 			   struct registry_owner *out);
-/* What lies in a socket's inbox, as those count who leave it there, and what it takes of messages. */
+/*
+ * mailbox_bytes: what is in a socket's mailbox, as its senders count it. rcvbuf: how many bytes of
+ * messages the socket accepts.
+ */
 struct registry_mailbox {
 	uint32_t mailbox_bytes, rcvbuf;
 };
 void registry_sock_mailbox(struct registry *reg, uint32_t idx, struct registry_mailbox *out);
-/* Nothing is left there.  The socket is ours. */
+/* Sets the mailbox to empty. This process must be the owner. */
 void registry_sock_mailbox_clear(struct registry *reg, uint32_t idx);
 /*
- * Is (addr, port, scope) nobody's?  Then act() is called with the socket's name, and nobody takes it meanwhile: its result; else -ENOENT.  If that is
- * good, `more` lies in its inbox.  Waits for nobody: -EAGAIN, as if there is not just `left` now.
- * If this process is stopped meanwhile others go on without it, and one may take the socket: act() asks registry_lock_is_ours() when what it is about
- * to leave could be found, and is not left yet.
+ * If (addr, port, scope) belongs to an orphan, calls act() with the socket's name and returns its
+ * result; else -ENOENT. No process takes the socket over meanwhile. If act() succeeds, the mailbox
+ * has `more` bytes more. The call never waits: -EAGAIN, also if the mailbox does not hold exactly
+ * `left` bytes now.
+ *
+ * If this process is stopped meanwhile, others go on without it, and one of them may take the
+ * socket over. So act() asks registry_lock_is_ours() at the time when another process could find
+ * what it is about to leave there, but before it has left it.
  */
 bool registry_lock_is_ours(struct registry *reg);
 int registry_orphan_act(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope, uint32_t left,
 			uint32_t more, int (*act)(const struct rds_procid *name, void *arg), void *arg);
-/* Does the process with that slot and id still hold its lock?  One system call. */
+/* Does the process with that slot and id still hold its lock? One system call. */
 bool registry_proc_alive(struct registry *reg, uint32_t slot, const struct rds_procid *id);
-/* Which slot has the process with that id?  Lock-free; whether it still lives is not asked. */
+/* The slot of the process with that id. Lock-free; does not check that the process is alive. */
 bool registry_proc_find(struct registry *reg, const struct rds_procid *id, uint32_t *slot);
-/* Where this process listens for connections from other hosts (host byte order), for the others of the node; 0: it does not. */
+/*
+ * Sets the port at which this process listens for connections from other hosts (host byte order),
+ * for the other processes of the node; 0: it does not listen.
+ */
 void registry_set_cm_port(struct registry *reg, uint16_t port);
-/* The same of another one; 0 also if the slot is not that process's.  Lock-free. */
+/* That port of another process; 0 also if the slot is not that process's. Lock-free. */
 uint16_t registry_proc_cm_port(struct registry *reg, uint32_t slot, const struct rds_procid *id);
-/* Is it also the process `pid`, as the kernel says who holds that lock?  True if the pid is of a namespace that we do not see. */
+/*
+ * Is that process also the process `pid`, which holds the slot's lock according to the kernel? True
+ * also if the pid is of a namespace that we do not see.
+ */
 bool registry_proc_pid_is(struct registry *reg, uint32_t slot, const struct rds_procid *id, pid_t pid);
 /*
- * May a process have to do with this one (RDS_PRELOAD_SHARE)?  Who has opened the file was allowed to, and still is when he has given up his rights,
- * as services do when they have bound their ports; so are we.  System calls.
+ * May that process communicate with this one (RDS_PRELOAD_SHARE)? A process that has opened the
+ * file was allowed to, and still is after it has given up its rights, as services do when they have
+ * bound their ports. The same is true of this process. Makes system calls.
  */
 bool registry_trusts(struct registry *reg, const struct ucred *cred);
-/* Is it the user as whom this process has opened the file? */
+/* Is it the user as which this process has opened the file? */
 bool registry_is_user(struct registry *reg, uid_t uid);
-/* Reclaim everything that dead processes left. Number of processes reclaimed or -errno. */
+/*
+ * Reclaims everything that dead processes left. Returns the number of processes reclaimed, or
+ * -errno.
+ */
 int registry_reap(struct registry *reg);
 
 /*
- * This process's counters: [RDS_STATS], added to without lock (single writer per counter or atomic add).  They end with
- * registry_close() and registry_abandon(), which put rds_stat_block back to the dummy if it points here.
+ * This process's counters: [RDS_STATS]. They are added to without a lock (a single writer per
+ * counter, or an atomic add). They end with registry_close() and registry_abandon(), which point
+ * rds_stat_block back at the dummy if it points here.
  */
 _Atomic uint64_t *registry_counters(struct registry *reg);
-/* Node-wide sums, the dead included, monotonic. */
+/* Node-wide sums, including dead processes; monotonic. */
 void registry_counters_sum(struct registry *reg, uint64_t out[RDS_STATS]);
 
-/* Snapshots (malloc'ed, caller frees; *n entries; sockets in creation order, dead owners left out). 0 or -errno. */
+/*
+ * Snapshots: malloc'ed, the caller frees; *n entries; sockets in creation order; dead owners are
+ * left out. 0 or -errno.
+ */
 int registry_socks(struct registry *reg, struct registry_sock **out, unsigned *n);
 int registry_procs(struct registry *reg, struct registry_proc **out, unsigned *n);
 

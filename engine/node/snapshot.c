@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * snapshot.c - what the node looks like as a whole: counters, sockets, processes.  For rds-info and the like:
- * copies are made under the lock, who is alive is asked afterwards without it.
+ * snapshot.c - the state of the whole node: counters, sockets, processes; for rds-info and the
+ * like. Copies are made under the lock; which processes are alive is checked afterwards without it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -30,7 +30,10 @@ void registry_counters_sum(struct registry *reg, uint64_t out[RDS_STATS])
 {
 	do {
 		if (reg_lock(reg)) {
-			/* A fold could be seen half done; that is still better than no counters at all. */
+			/*
+			 * A fold may be counted in part; that is still better than no counters at
+			 * all.
+			 */
 			counters_add_up(reg, reg_view_of(reg, reg_load(&reg->f->h.term)), out);
 			return;
 		}
@@ -67,7 +70,7 @@ static int compare_order(const void *a, const void *b)
 	return x->order < y->order ? -1 : x->order > y->order;
 }
 
-/* One question to the kernel per process and not per socket. */
+/* Makes one system call per process instead of one per socket. */
 struct living {
 	uint8_t asked[REG_PROCS]; /* 0 not yet, 1 lives, 2 dead */
 };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * socket_name.c - names of stand-ins: abstract AF_UNIX addresses, by which any process knows one when it sees it, and by which it can be asked
- * whether one still exists: the kernel gives a name to one socket at a time, and forgets it with the last copy.
+ * socket_name.c - the names of stand-ins: abstract AF_UNIX addresses. By its name any process
+ * recognises a stand-in, and can ask the kernel whether a stand-in still exists. The kernel gives a
+ * name to one socket at a time, and frees it when the last copy is closed.
  */
 #include "engine/node/socket_name.h"
 
@@ -36,7 +37,9 @@ socklen_t rds_node_name_address(const char *prefix, const struct rds_procid *nam
 	return (socklen_t)(to - (char *)sun);
 }
 
-/* A stand-in without a name (no memory) is known to those who inherit its number, and to nobody else. */
+/*
+ * A stand-in without a name (no memory) is known only to the processes that inherit its descriptor.
+ */
 void rds_node_name_bind(int standin, struct rds_procid *name)
 {
 	struct sockaddr_un sun;
@@ -84,7 +87,7 @@ bool rds_node_name_is_peer(int pair, const struct rds_procid *name)
 	       memcmp(&is, &want, n) == 0;
 }
 
-/* When it cannot be found out, it may. */
+/* True also if it cannot be found out. */
 bool rds_node_name_exists(const struct rds_procid *name)
 {
 	int fd = os_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), err;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * stats.c - the names of the counters, and the block that is counted in while there is no registry.
- * Whoever opens the registry points rds_stat_block at registry_counters(), and back at the dummy by rds_stat_detach().
+ * stats.c - the names of the counters, and the block that is used while there is no registry. The
+ * code that opens the registry points rds_stat_block at registry_counters(); rds_stat_detach()
+ * points it back at the dummy.
  */
 #include "engine/node/stats.h"
 

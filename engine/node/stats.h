@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * stats.h - the one table of counters (rds-semantics 13): name and order of RDS_INFO_COUNTERS.
- * The values live in the registry, so that rds-info sees the node and not one process.
+ * stats.h - the one table of counters (rds-semantics 13): names and order of RDS_INFO_COUNTERS. The
+ * values are in the registry, so that rds-info shows the node and not one process.
  */
 #ifndef ENGINE_STATS_H
 #define ENGINE_STATS_H
@@ -54,14 +54,17 @@ enum rds_stat {
 		RDS_STATS
 };
 
-extern const char *const rds_stat_names[RDS_STATS]; /* stats.c */
+extern const char *const rds_stat_names[RDS_STATS]; /* defined in stats.c */
 
-/* Where this process counts; a private dummy block until the registry is open, so that counting never asks. */
+/*
+ * Where this process counts. A private dummy block until the registry is open, so that counting
+ * needs no check.
+ */
 extern _Atomic uint64_t *_Atomic rds_stat_block;
-/* Back to the dummy block: before the registry is closed or abandoned. */
+/* Switches back to the dummy block. To be called before the registry is closed or abandoned. */
 void rds_stat_detach(void);
 
-/* From any thread. */
+/* May be called from any thread. */
 static inline void rds_stat_add(enum rds_stat s, uint64_t n)
 {
 	_Atomic uint64_t *block = atomic_load_explicit(&rds_stat_block, memory_order_relaxed);
@@ -69,7 +72,10 @@ static inline void rds_stat_add(enum rds_stat s, uint64_t n)
 	atomic_fetch_add_explicit(&block[s], n, memory_order_relaxed);
 }
 
-/* Only for counters that are always changed under one and the same lock (the receive lock): no locked instruction. */
+/*
+ * Only for counters that are always changed under one and the same lock (the receive lock): uses no
+ * locked instruction.
+ */
 static inline void rds_stat_add_locked(enum rds_stat s, uint64_t n)
 {
 	_Atomic uint64_t *block = atomic_load_explicit(&rds_stat_block, memory_order_relaxed);

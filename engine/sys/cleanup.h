@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * cleanup.h - what is done if a thread leaves a call from inside its sleep: cancelled, or by siglongjmp() out of a signal handler.
+ * cleanup.h - cleanup when a thread leaves a call from inside its sleep. A thread leaves a sleep
+ * when it is cancelled, or when a signal handler calls siglongjmp().
  *
- * pthread_cleanup_push() serves cancelled threads alone.  The buffers of before NPTL, which glibc has still and longjmp() looks through, serve
- * both, and cost less.  Where there are none (musl) a handler must not leave a sleep.
+ * pthread_cleanup_push() serves cancelled threads alone. glibc still has the cleanup buffers from
+ * before NPTL, and longjmp() looks through them. They serve both cases and cost less. Where
+ * libc has none (musl), a handler must not leave a sleep.
  *
- * What is pushed is run innermost first, in the thread, on the stack of whoever leaves; no lock of the engine is held in a sleep, so it may take any.
- * As with pthread_cleanup_push(), push and pop are braces, and nothing between them may return.
+ * The pushed functions run innermost first, in the thread that leaves and on its stack. No lock of
+ * the engine is held in a sleep, so a pushed function may take any lock. As with
+ * pthread_cleanup_push(), push and pop are braces, and the code between them must not return.
  */
 #ifndef ENGINE_CLEANUP_H
 #define ENGINE_CLEANUP_H

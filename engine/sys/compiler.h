@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * compiler.h - what every file says to the compiler.
+ * compiler.h - hints to the compiler and container_of(), for every file.
  */
 #ifndef ENGINE_SYS_COMPILER_H
 #define ENGINE_SYS_COMPILER_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * cpu.c - what the processor is good at: asked once.
+ * cpu.c - asks once which fast instructions the processor has.
  */
 #include "engine/sys/cpu.h"
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * cpu.h - copying payload.  Large blocks go by the string instruction where the processor has it: measured between two
- * processes' cores it moves 1 MiB blocks up to four times as fast as libc's vector loops, which fetch every line that they are going
- * to overwrite, and 8 KiB blocks a little faster; below that libc is as good or better.
+ * cpu.h - copies payload. Blocks of RDS_COPY_ERMS_MIN bytes or more use the string instruction, if
+ * the processor has a fast one. Measured between the cores of two processes, the string instruction
+ * copies 1 MiB blocks up to four times as fast as libc's vector loops, because these loops fetch
+ * every cache line that they are going to overwrite. It copies 8 KiB blocks a little faster. For
+ * smaller blocks libc is as good or better.
  */
 #ifndef ENGINE_COPY_H
 #define ENGINE_COPY_H
@@ -14,7 +16,7 @@
 
 #define RDS_COPY_ERMS_MIN 4096
 
-extern bool rds_copy_has_erms; /* the processor has a fast one (ERMS) */
+extern bool rds_copy_has_erms; /* the processor has a fast string instruction (ERMS) */
 void rds_copy_start(void);
 
 static inline void rds_copy(void *to, const void *from, size_t n)
@@ -28,7 +30,7 @@ static inline void rds_copy(void *to, const void *from, size_t n)
 	memcpy(to, from, n);
 }
 
-/* The first len bytes of a vector that has at least that many. */
+/* Copies the first len bytes of a vector that has at least that many. */
 static inline void rds_copy_gather(void *to, const struct iovec *iov, size_t len)
 {
 	char *at = to;
@@ -36,7 +38,7 @@ static inline void rds_copy_gather(void *to, const struct iovec *iov, size_t len
 
 	for (; len; iov++) {
 		n = iov->iov_len < len ? iov->iov_len : len;
-		if (!n) /* its base may be anything */
+		if (!n) /* the base of an empty element may be any value */
 			continue;
 		rds_copy(at, iov->iov_base, n);
 		at += n;

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * fence.h - a full barrier between what this thread stores before it and what it loads after it.
+ * fence.h - a full barrier between the earlier stores and the later loads of this thread.
  *
- * Both sides publish, then fence, then look at what the other has published: at least one of them sees it.  Everything on both sides
- * of it must be atomic by itself; data is never handed over by a fence alone.  ThreadSanitizer takes no fences (gcc refuses to
- * compile them with it), but knows read-modify-write operations for the full barriers that they are on x86: one on a
- * word of the thread's own, so that it invents no order between threads that would hide a race.
+ * Each of two threads publishes its own value, calls the fence, and then reads the value of the
+ * other: at least one of them sees the other's value. All accesses before and after the fence must
+ * be atomic by themselves. A fence alone never hands over data.
+ *
+ * ThreadSanitizer does not support fences (gcc refuses to compile them with it). It does know
+ * read-modify-write operations, which are full barriers on x86. So the fence is then such an
+ * operation on a thread-local word. The word is thread-local so that the operation creates no order
+ * between threads that would hide a race.
  */
 #ifndef ENGINE_FENCE_H
 #define ENGINE_FENCE_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * lock.c - the slow side of lock.h: the word, and giving and taking away the bias.
+ * lock.c - the slow path of lock.h: the word, and giving and withdrawing the bias.
  */
 #include "engine/sys/lock.h"
 
@@ -11,9 +11,9 @@
 #include "engine/sys/os.h"
 
 #define SPINS 200
-#define STREAK 64u		/* times in a row, then the lock is biased */
-#define RELUCTANCE_MAX 12	/* ... times two to the power of that, at most */
-#define WORTH_NS (1000 * 1000u) /* a bias that lasted as long was worth it */
+#define STREAK 64u		/* so many times in a row, then the lock is biased */
+#define RELUCTANCE_MAX 12	/* ... times two to the power of this, at most */
+#define WORTH_NS (1000 * 1000u) /* a bias that lasted this long was worth it */
 
 static inline void lock_relax(void)
 {
@@ -46,7 +46,10 @@ static void lock_take_word(rds_lock_t *l)
 			return;
 		lock_relax();
 	}
-	/* From here on the word says that somebody may sleep, also when we are the one who gets it. */
+	/*
+	 * From here on the word says that another thread may sleep, also while this thread holds
+	 * the lock.
+	 */
 	while (atomic_exchange_explicit(&l->word, 2, memory_order_acquire) != 0)
 		lock_futex(&l->word, FUTEX_WAIT_PRIVATE, 2);
 }
@@ -88,7 +91,10 @@ void rds_lock_bias_exit(rds_lock_t *l)
 	lock_futex(&l->bias_exits, FUTEX_WAKE_PRIVATE, 1);
 }
 
-/* Our own bias needs no barrier.  (If we are inside by way of it, this is a handler that interrupted the holder.) */
+/*
+ * This thread's own bias needs no barrier. (If this thread is inside by its bias, then this is a
+ * signal handler that interrupted the holder.)
+ */
 static void lock_withdraw_bias(rds_lock_t *l, struct rds_thread *owner)
 {
 	atomic_store_explicit(&l->bias, NULL, memory_order_relaxed);
@@ -123,7 +129,10 @@ void rds_lock_slow(rds_lock_t *l)
 	lock_count_streak(l, rds_thread_record_get());
 }
 
-/* The bias is given here and not on taking the lock: a signal handler would find it and come in beside us. */
+/*
+ * The bias is given here and not on taking the lock: otherwise a signal handler would find the bias
+ * and enter the lock beside the thread that it interrupted.
+ */
 void rds_unlock_slow(rds_lock_t *l)
 {
 	if (l->streak >= STREAK << l->reluctance && l->last != &rds_thread_none && l->kind != RDS_LOCK_PLAIN &&
@@ -152,6 +161,7 @@ bool rds_trylock(rds_lock_t *l)
 			return false;
 		}
 	}
-	lock_count_streak(l, rds_thread); /* made no record: this may be a signal handler's _exit() */
+	/* Makes no record: this may be a signal handler's _exit(). */
+	lock_count_streak(l, rds_thread);
 	return true;
 }

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * lock.h - the engine's lock: a futex word, and in front of it a *bias* to the one thread that keeps taking it.
+ * lock.h - the engine's lock: a futex word, and a *bias* to the one thread that takes it
+ * repeatedly.
  *
- * A 64-byte message cost eleven locked instructions on its way out and five on its way in, and nearly all of its time went there
- * (measured).  Most programs use a socket from one thread, with the helper beside it a hundred times a second.  So a lock that one
- * thread has taken some dozen times in a row is biased to it: from then on that thread marks its record (thread_record.h) instead, by
- * plain stores.  Whoever else wants the lock takes the word, withdraws the bias and waits until the owner is outside.  A bias that
- * was soon withdrawn is given ever more reluctantly.
+ * A 64-byte message used to cost eleven locked instructions on its way out and five on its way in,
+ * and nearly all of its time went there (measured). Most programs use a socket from one thread, and
+ * the helper uses it a hundred times a second. So a lock is biased to a thread that takes it some
+ * dozen times in a row. From then on this thread, the bias owner, marks its thread record
+ * (thread_record.h) by plain stores instead. Another thread that wants the lock takes the word,
+ * withdraws the bias and waits until the bias owner is outside the lock. After a bias that lasted
+ * only a short time, the next bias needs a longer streak.
  *
- * Not recursive.  A signal handler that interrupts a holder finds the lock taken, with or without bias.  Contended, it spins for
- * about the length of the longest short section and then sleeps on a futex, so that a holder which lost the processor is not
- * waited for by burning it.  May be initialised anew in a forked child, whatever its state was.
+ * The lock is not recursive. A signal handler that interrupts the holder finds the lock taken, with
+ * or without bias. A thread that finds the lock taken spins for about the length of the longest
+ * short section and then sleeps on a futex. So it does not burn the processor while the holder is
+ * not running. A forked child may initialise a lock anew, whatever its state was.
  */
 #ifndef ENGINE_LOCK_H
 #define ENGINE_LOCK_H
@@ -21,14 +25,19 @@
 #include "engine/sys/thread_record.h"
 
 typedef struct {
-	_Atomic(struct rds_thread *) bias; /* who may enter without the word; NULL nobody */
-	_Atomic uint32_t word;		 /* 0 free, 1 held, 2 held and somebody may sleep */
-	_Atomic uint32_t bias_exits;	 /* counts owners that left without bias: who withdrew it sleeps on this */
+	/* the thread that may enter without the word; NULL: none */
+	_Atomic(struct rds_thread *) bias;
+	_Atomic uint32_t word;		 /* 0 free, 1 held, 2 held and another thread may sleep */
+	/*
+	 * counts exits of bias owners that found the bias withdrawn; the withdrawing thread sleeps
+	 * on it
+	 */
+	_Atomic uint32_t bias_exits;
 	enum rds_lock_kind kind;
-	/* holder of the word */
+	/* written by the holder of the word */
 	uint32_t streak, reluctance;
-	struct rds_thread *last; /* who took the word last, `streak` times in a row */
-	uint64_t since;	       /* when the bias was given */
+	struct rds_thread *last; /* the thread that took the word last, `streak` times in a row */
+	uint64_t since;	       /* time at which the bias was given */
 } rds_lock_t;
 
 #define RDS_LOCK_INIT(k)                                                                                               \
@@ -38,8 +47,9 @@ typedef struct {
 
 void rds_lock_slow(rds_lock_t *l);
 void rds_unlock_slow(rds_lock_t *l);
-void rds_lock_bias_exit(rds_lock_t *l); /* its owner is outside and finds the bias gone: wake who waits for that */
-/* For code that may have interrupted the holder, or must not wait. */
+/* The bias owner has left the lock and finds the bias withdrawn: wakes the withdrawing thread. */
+void rds_lock_bias_exit(rds_lock_t *l);
+/* For code that may have interrupted the holder, or that must not wait. */
 bool rds_trylock(rds_lock_t *l);
 
 static inline void rds_lock_init(rds_lock_t *l, enum rds_lock_kind kind)

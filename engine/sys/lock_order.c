@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * lock_order.c - the three locks of which a process has one, and locks that a thread below a signal handler may hold.
+ * lock_order.c - the three locks that exist once per process, and taking locks that the thread
+ * below a signal handler may hold.
  */
 #include "engine/sys/lock_order.h"
 

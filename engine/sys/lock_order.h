@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * lock_order.h - the order of the engine's locks, and the three of which a process has one.
+ * lock_order.h - the order of the engine's locks, and the three locks that exist once per process.
  *
- * Locks, outermost first.  Nobody sleeps in the kernel for another process with one of them held, except under
- * control (registry record lock, bounded).
+ * The locks, outermost first. A thread that holds one of them never sleeps in the kernel for
+ * another process. The exception is control, under which a thread may wait for the registry's
+ * record lock, for a bounded time.
  *
- *   sk->tx	sends on one socket, its destination cache
- *   control	socket and connection tables, binding, connection state, life of the engine
- *   conn->tx	sequence numbers, unacknowledged and waiting messages of one connection, its endpoint's send side
- *   rx		every receive queue, sockets' congestion state, receive side of endpoints, attention
- *   wait	lists of sleeping threads, readiness shown on stand-ins
+ *	sk->tx	sends on one socket, its destination cache
+ *	control	socket and connection tables, binding, connection state, life of the engine
+ *	conn->tx	sequence numbers, unacknowledged and waiting messages of one connection,
+ *		send side of its endpoint
+ *	rx	all receive queues, congestion state of sockets, receive side of endpoints,
+ *		attention
+ *	wait	lists of sleeping threads, readiness shown on stand-ins
  *
- * The receive path never takes conn->tx: what it wants sent (answers to pings, congestion maps) it leaves as work for
- * whoever called progress, done after rx has been dropped.
+ * The receive path never takes conn->tx. If it has something to send (answers to pings, congestion
+ * maps), it leaves that as work for the caller of progress, which does it after dropping rx.
  */
 #ifndef ENGINE_SYS_LOCK_ORDER_H
 #define ENGINE_SYS_LOCK_ORDER_H
@@ -34,11 +37,18 @@ static inline void rx_unlock(void)
 	rds_unlock(&rds_lock_rx);
 }
 
-/* A lock that this thread may have below it, if a signal has interrupted it: waits so long at most.  False: it is not to be had. */
+/*
+ * Takes a lock that this thread may already hold further down its stack, if a signal interrupted
+ * it. Waits until until_ns at most. False: the lock was not taken.
+ */
 bool rds_lock_until(rds_lock_t *lock, uint64_t until_ns);
-/* It is to be had, and is given back: nobody below us on this thread's stack has it. */
+/*
+ * True: the lock can be taken (and is released again), so no interrupted frame of this thread holds
+ * it.
+ */
 bool rds_lock_wait_free(rds_lock_t *lock, uint64_t until_ns);
 
-void rds_lock_order_forget(void); /* forked child: whoever held them is not there */
+/* In a forked child: the threads that held the locks do not exist there. */
+void rds_lock_order_forget(void);
 
 #endif

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * log.c - one line, one write, to stderr or to the file the user asked for.
+ * log.c - one line, one write, to stderr or to the file that the user asked for.
  *
- * The library is a guest in somebody else's process, so it must not block, die or spoil anything when it speaks: a
- * stderr that is full or whose reader is gone is left alone (no signal, no wait for a reader who may be waiting for
- * us), and so is one that is a sequenced-packet socket, because a program can get an RDS socket as descriptor 2 and its
- * stand-in looks like that.  The log file's descriptor is checked to be the same file before each line: after a fork or
- * a close by raw system call the number may mean something else.
- * No lock, no allocation: any thread may speak at any time, also in a forked child.
+ * The library is a guest in a program's process, so a log line must not block, end the process or
+ * spoil anything. A stderr that is full, or whose reader is gone, gets nothing: no signal, and no
+ * wait for a reader that may itself be waiting for this process. A stderr that is a
+ * sequenced-packet socket gets nothing either, because a program can get an RDS socket as
+ * descriptor 2, and its stand-in looks like that.
+ *
+ * Before each line the log file's descriptor is checked to be still the same file: after a fork, or
+ * a close by a raw system call, the number may mean another file. The log takes no lock and
+ * allocates nothing: any thread may log at any time, also in a forked child.
  */
 #include "engine/sys/log.h"
 
@@ -21,10 +24,11 @@
 
 #include "engine/sys/os.h"
 
-#define LINE_MAX_LEN 1024 /* below PIPE_BUF: lines of several processes never mix */
+#define LINE_MAX_LEN 1024 /* below PIPE_BUF, so lines of several processes never mix */
 /*
- * How often a place may speak: `burst` lines at once, then one per `each_ms`.  What is off may stay off for hours, and its line is
- * known by then; what is asked for (info, debug) is wanted whole as far as that is bearable.
+ * How often a call site may log: `burst` lines at once, then one line per `each_ms`. An error or a
+ * warning may last for hours, and after some lines the user knows it. Lines that the user asked for
+ * (info, debug) are printed completely, as far as their number is bearable.
  */
 static const struct {
 	uint64_t burst, each_ms;
@@ -39,13 +43,14 @@ _Static_assert(LINE_MAX_LEN < PIPE_BUF, "one line is one atomic write");
 
 _Atomic int rds_log_max = RDS_LOG_WARN;
 
-/* Written once, by rds_log_setup, before the first line that could use it. */
+/* Written once, by rds_log_setup(), before the first line that could use it. */
 static char file_path[PATH_MAX];
 static _Atomic bool file_wanted;
 
 static _Atomic int file_fd = -1;
 static _Atomic uint64_t file_dev, file_ino;
-static atomic_flag file_missed = ATOMIC_FLAG_INIT; /* it has been said that it cannot be opened */
+/* a line has said that the file cannot be opened */
+static atomic_flag file_missed = ATOMIC_FLAG_INIT;
 
 static const char *const level_names[] = {"error", "warning", "info", "debug"};
 
@@ -61,7 +66,7 @@ void rds_log_setup(int level, const char *path)
 	atomic_store(&rds_log_max, level);
 }
 
-/* ---- where to ---- */
+/* ---- the descriptor ---- */
 
 /* Would a write neither block nor raise SIGPIPE? */
 static bool fd_can_write(int fd)
@@ -88,9 +93,10 @@ static int stderr_fd_find(void)
 }
 
 /*
- * A high number, out of the way of "lowest free descriptor" logic.  It is not on the list of internal descriptors,
- * because taking that list's lock here would put it below every lock under which somebody logs; it need not be, since
- * an application that closes or replaces it costs one reopening.
+ * Moves the descriptor to a high number, away from programs that rely on the lowest free
+ * descriptor. The number is not on the list of internal descriptors. Registering it takes that
+ * list's lock, which would then be below every lock under which a thread logs. It need not be on
+ * the list: if the application closes or replaces it, the cost is one reopening.
  */
 static int fd_move_high(int fd)
 {
@@ -110,7 +116,10 @@ static int log_file_open_once(void)
 	return os_open(file_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600);
 }
 
-/* Or a negative errno.  Two threads may open at once; one of them then closes its own again. */
+/*
+ * Returns the descriptor or a negative errno. Two threads may open the file at once; one of them
+ * then closes its own descriptor again.
+ */
 static int log_file_open(void)
 {
 	int none = -1, fd;
@@ -132,7 +141,7 @@ static int log_file_open(void)
 	return none;
 }
 
-/* *no_file: a negative errno if it is stderr for want of the file. */
+/* *no_file: a negative errno if the result is stderr because the file cannot be opened. */
 static int log_fd_find(int *no_file)
 {
 	int fd = atomic_load(&file_fd);
@@ -143,7 +152,7 @@ static int log_fd_find(int *no_file)
 	if (fd >= 0) {
 		if (!os_fstat(fd, &st) && st.st_dev == atomic_load(&file_dev) && st.st_ino == atomic_load(&file_ino))
 			return fd;
-		/* Somebody else's by now: not ours to close. */
+		/* By now the number belongs to the program, so it is not closed here. */
 		atomic_compare_exchange_strong(&file_fd, &fd, -1);
 	}
 	fd = log_file_open();
@@ -154,8 +163,9 @@ static int log_fd_find(int *no_file)
 }
 
 /*
- * Of a thread with a descriptor table of its own: what is worth a line may be that the table is full, and a line takes two numbers
- * (os_fd_dup_of_main).  So two are kept, but for the length of a line.
+ * For a thread with a descriptor table of its own. The line to be logged may be that the table is
+ * full, and a line needs two numbers (os_fd_dup_of_main()). So two numbers are reserved, and freed
+ * only while a line is written.
  */
 static int log_reserve[2] = {-1, -1};
 static bool has_log_reserve;
@@ -170,7 +180,8 @@ static void log_reserve_open(void)
 void rds_log_reserve_fds(void)
 {
 	has_log_reserve = true;
-	log_reserve[0] = log_reserve[1] = -1; /* of an earlier such thread, and gone with its table */
+	/* left from an earlier such thread, and gone with its table */
+	log_reserve[0] = log_reserve[1] = -1;
 	log_reserve_open();
 }
 
@@ -184,9 +195,10 @@ static void log_reserve_close(void)
 }
 
 /*
- * A thread with a descriptor table of its own has neither: it takes one for the length of a line.  A copy that it kept would
- * hold a pipe of the program open.  The main thread's descriptor 2 itself is best; where the kernel does not give it (a
- * filter of system calls), the same file is opened anew.  *no_file as above.
+ * A thread with a descriptor table of its own has neither stderr nor the file in it. It opens one
+ * of them for each line: a copy that it kept would hold a pipe of the program open. The main
+ * thread's descriptor 2 itself is best. Where the kernel refuses that (a filter of system calls),
+ * the same file is opened anew. *no_file as above.
  */
 static int log_fd_open_own(int *no_file)
 {
@@ -209,12 +221,13 @@ static int log_fd_open_own(int *no_file)
 	return fd;
 }
 
-/* ---- what ---- */
+/* ---- the line ---- */
 
 /*
- * False: held back. *held: how many were, before this one.
+ * False: the line is held back. *held: how many lines were held back before this one.
  *
- * site->due: until when the lines so far are paid for, at one per each_ms; so many ahead of now as burst allows.
+ * site->due is the time up to which the lines so far are paid for, at one line per each_ms. It may
+ * be ahead of now by as many lines as burst allows.
  */
 static bool site_admit(struct rds_log_site *site, enum rds_log_level level, uint32_t *held)
 {
@@ -231,7 +244,7 @@ static bool site_admit(struct rds_log_site *site, enum rds_log_level level, uint
 	return true;
 }
 
-/* Appends at *used, never beyond LINE_MAX_LEN - 1 (room for the newline). */
+/* Appends at *used, never beyond LINE_MAX_LEN - 1 (which leaves room for the newline). */
 static void __attribute__((format(printf, 3, 0))) line_addv(char *line, size_t *used, const char *fmt, va_list ap)
 {
 	size_t room = LINE_MAX_LEN - 1 - *used;
@@ -250,7 +263,7 @@ static void __attribute__((format(printf, 3, 4))) line_add(char *line, size_t *u
 	va_end(ap);
 }
 
-/* Names and values from outside are quoted in lines: nothing in them may fake a line or drive a terminal. */
+/* Lines quote names and values from outside: these must not fake a line or control a terminal. */
 static void make_printable(char *line, size_t len)
 {
 	for (size_t i = 0; i < len; i++)
@@ -271,7 +284,7 @@ static void line_write(int fd, char *line, size_t used)
 	os_write_quiet(fd, line, used);
 }
 
-/* The text without a translation, for which strerror() takes locks. */
+/* The text without a translation. strerror() takes locks to translate. */
 static const char *error_text(int err)
 {
 #ifdef HAVE_STRERRORDESC_NP
@@ -283,7 +296,7 @@ static const char *error_text(int err)
 #endif
 }
 
-/* Once, in front of the first line that goes to stderr for want of the file. */
+/* Logged once, before the first line that goes to stderr because the file cannot be opened. */
 static void warn_no_file(int fd, int err)
 {
 	char line[LINE_MAX_LEN];

@@ -2,11 +2,13 @@
 /*
  * options.c - the environment variables RDS_PRELOAD_*, read once.
  *
- * The program may change its environment at any time and from any thread, so the variables are copied by a constructor,
- * before main, and only the copy is ever looked at: what counts is what the process was started with.  The copy is
- * static: a program that never opens an RDS socket pays one walk over its environment and no allocation.
- * A bad value is one warning and the default, never a refusal to work.  Warnings come after the log itself has been set
- * up from the same variables.
+ * The program may change its environment at any time and from any thread. So a constructor copies
+ * the variables before main, and only the copy is read: the environment at the start of the process
+ * is what counts. The copy is static: a program that never opens an RDS socket pays one walk over
+ * its environment and no allocation.
+ *
+ * A bad value is one warning and the default; it never stops the library. The warnings come after
+ * the log itself has been set up from the same variables.
  */
 #include "engine/sys/options.h"
 
@@ -28,7 +30,7 @@
 #define PREFIX "RDS_PRELOAD_"
 #define PREFIX_LEN (sizeof(PREFIX) - 1)
 #define COPY_BYTES 16384
-#define NAME_MAX_LEN 40 /* longer names are nobody's typing error */
+#define NAME_MAX_LEN 40 /* a longer name is not a typing error */
 
 enum kind { INT, SIZE, POW2, ENUM, STR, FILE_PATH, DIR_PATH, FAMILY };
 #define KIND_INT INT
@@ -40,7 +42,7 @@ enum kind { INT, SIZE, POW2, ENUM, STR, FILE_PATH, DIR_PATH, FAMILY };
 #define KIND_DIR DIR_PATH
 #define KIND_FAMILY FAMILY
 
-/* The field must have the type that its kind is stored as. */
+/* The field must have the type in which values of its kind are stored. */
 #define FIELD_TYPE(k) ((k) == ENUM ? 1 : (k) < ENUM ? 2 : 3)
 #define FIELD_IS(f) _Generic(((struct rds_options *)0)->f, int: 1, int64_t: 2, const char *: 3)
 #define X(f, kind, ...) _Static_assert(FIELD_IS(f) == FIELD_TYPE(KIND_##kind), "kind of " #f);
@@ -60,18 +62,18 @@ static const struct option {
 };
 #define OPTIONS (sizeof(table) / sizeof(table[0]))
 
-static char copy[COPY_BYTES]; /* "NAME=value\0" without the prefix, ends with an empty one */
+static char copy[COPY_BYTES]; /* "NAME=value\0" without the prefix; an empty string ends the list */
 static bool copied, copy_overflow;
 
 static struct rds_options options;
-static bool from_env[OPTIONS]; /* value in force came from the environment */
+static bool from_env[OPTIONS]; /* the value in force came from the environment */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Atomic bool ready;
 _Atomic unsigned rds_patience_factor = 1;
 
 extern char **environ;
 
-/* NULL: there is none of that name. */
+/* NULL: no option has that name. */
 static const struct option *option_by_name(const char *name, size_t n)
 {
 	for (unsigned i = 0; i < OPTIONS; i++)
@@ -104,7 +106,10 @@ static void environment_copy(void)
 	copy[used] = '\0';
 }
 
-/* NULL: not set, or set to nothing, which means the same. The first of several counts, as for getenv. */
+/*
+ * NULL: the variable is not set, or is empty, which means the same. The first of several variables
+ * with that name counts, as for getenv().
+ */
 static const char *option_value_text(const char *name)
 {
 	size_t len = strlen(name);
@@ -139,7 +144,7 @@ static bool parse_option_number(const char *text, bool suffix, int64_t *out)
 	return !*end;
 }
 
-/* Place of text among "a|b|c", or -1. */
+/* Index of text in "a|b|c", or -1. */
 static int parse_choice(const char *text, const char *choices)
 {
 	size_t len = strlen(text);
@@ -188,7 +193,7 @@ static bool parse_integer(const struct option *o, const char *text, int64_t *out
 	return true;
 }
 
-/* Stores into the field, or leaves it alone and returns false. */
+/* Stores the value into the field; or returns false and leaves the field alone. */
 static bool option_store(const struct option *o, const char *text, struct rds_options *into)
 {
 	char *field = (char *)into + o->field;
@@ -223,13 +228,13 @@ static bool option_store(const struct option *o, const char *text, struct rds_op
 	return true;
 }
 
-/* Where a privileged program writes must not be its caller's choice. */
+/* The caller of a privileged program must not choose where the program writes. */
 static bool option_is_path(const struct option *o)
 {
 	return o->kind == FILE_PATH || o->kind == DIR_PATH;
 }
 
-/* ---- what to say about them ---- */
+/* ---- descriptions and warnings ---- */
 
 static void option_describe(const struct option *o, char *buf, size_t size)
 {
@@ -266,7 +271,10 @@ static void warn_bad(const struct option *o, const char *text)
 	rds_warn(PREFIX "%s=%.100s is not %s: using %s", o->name, text, want, *o->dflt ? o->dflt : "none");
 }
 
-/* Edit distance of a known name and n bytes of an unknown one, both at most NAME_MAX_LEN long. */
+/*
+ * Edit distance between a known name and n bytes of an unknown one; both are at most NAME_MAX_LEN
+ * long.
+ */
 static unsigned edit_distance(const char *known, const char *name, size_t n)
 {
 	unsigned row[NAME_MAX_LEN + 1];
@@ -294,7 +302,8 @@ static unsigned edit_distance(const char *known, const char *name, size_t n)
 static void warn_unknown(const char *name, size_t n)
 {
 	const char *nearest = NULL;
-	unsigned best = (n < 8 ? (n + 1) / 3 : 3) + 1; /* a third of the letters may be wrong; beyond that it is a guess */
+	/* A third of the letters may be wrong. Beyond that a suggestion would be a guess. */
+	unsigned best = (n < 8 ? (n + 1) / 3 : 3) + 1;
 
 	for (unsigned i = 0; n <= NAME_MAX_LEN && i < OPTIONS; i++) {
 		unsigned d = edit_distance(table[i].name, name, n);
@@ -314,7 +323,10 @@ static void warn_unknown(const char *name, size_t n)
 
 /* ---- at the start ---- */
 
-/* The factor is needed at once: who only has other processes' sockets may never ask for options, and reading them is not for signal handlers. */
+/*
+ * The factor is set here, because a process that only uses other processes' sockets may never call
+ * rds_options(), and signal handlers must not parse the options.
+ */
 static void __attribute__((constructor)) environment_take(void)
 {
 	const char *text;
@@ -327,9 +339,12 @@ static void __attribute__((constructor)) environment_take(void)
 	atomic_store(&rds_patience_factor, (unsigned)factor);
 }
 
-/* ---- all of it ---- */
+/* ---- all options ---- */
 
-/* The warnings are repeated work on purpose: the log could not be used while its own options were being read. */
+/*
+ * The values are parsed twice on purpose: the log could not be used while its own options were
+ * being read.
+ */
 static void warn_all(bool privileged)
 {
 	for (const char *p = copy; *p; p += strlen(p) + 1) {
@@ -361,7 +376,10 @@ static void options_check_pairs(void)
 	options.reconnect_max_ms = options.reconnect_min_ms;
 }
 
-/* The time of an orderly exit has an option of its own; its default is as patient as all else. */
+/*
+ * The time of an orderly exit has its own option. RDS_PRELOAD_PATIENCE multiplies its default, as
+ * it does all other times.
+ */
 static void multiply_default(void)
 {
 	if (!from_env[option_by_name("LINGER_MS", strlen("LINGER_MS")) - table])
@@ -380,7 +398,8 @@ static void options_parse(void)
 		const char *text = option_value_text(o->name);
 
 		if (!option_store(o, o->dflt,
-				  &options)) /* only FILE and STR have an empty default, and these take it */
+				  /* Only FILE and STR have an empty default, and they accept it. */
+				  &options))
 			abort();
 		from_env[i] = text && !(privileged && option_is_path(o)) && option_store(o, text, &options);
 	}
@@ -412,7 +431,7 @@ bool rds_options_value_ok(const char *name, const char *value, char *want, size_
 	struct rds_options unused;
 
 	if (!o)
-		abort(); /* a name that its caller made up */
+		abort(); /* a name that is not in the table: a bug of the caller */
 	option_describe(o, want, size);
 	return option_store(o, value, &unused);
 }

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * options_table.h - the one table of environment variables.  Included by options.c only.
+ * options_table.h - the one table of environment variables. Only options.c includes it.
  *
  * X(field, kind, NAME, default as text, smallest, largest, choices, help)
- *   kind     INT     number                     SIZE  bytes: number with K, M or G
- *            POW2    SIZE that is a power of 2  ENUM  one of `choices`; the value is its place among them
- *            STR     any text                   FILE  a path ("" allowed); ignored in privileged programs
- *            DIR     an absolute path; ignored in privileged programs
- *            FAMILY  "auto" or numbers with commas
- *   NAME     without the prefix RDS_PRELOAD_
+ *  kind     INT     number                     SIZE  bytes: number with K, M or G
+ *           POW2    SIZE that is a power of 2  ENUM  one of `choices`; the value is its index there
+ *           STR     any text                   FILE  a path ("" allowed); ignored in privileged
+ *                                                    programs
+ *           DIR     an absolute path; ignored in privileged programs
+ *           FAMILY  "auto" or numbers separated by commas
+ *  NAME     without the prefix RDS_PRELOAD_
  */
 #define RDS_OPTIONS_TABLE(X)                                                                                          \
 	X(log, ENUM, "LOG", "warn", 0, 0, "error|warn|info|debug", "what is worth a line")                            \

@@ -2,10 +2,11 @@
 /*
  * os.c - system calls without libc in between.
  *
- * Each function is the bare call and returns -errno: no errno, no cancellation point, no symbol that an interposer
- * (ours or somebody else's) could have taken.  Exceptions, none of them interposed by anybody sane: clock_gettime for
- * the vdso, mmap and munmap because the sanitizers must learn of mappings; their errno is put back.
- * Knows nothing of what the descriptors are for.
+ * Each function is the bare call and returns -errno. It does not use errno, is no cancellation
+ * point and uses no symbol that an interposer (ours or another) could have replaced. The exceptions
+ * are clock_gettime() for the vdso, and mmap() and munmap() because the sanitizers must learn of
+ * mappings; their errno is restored. Interposers do not usually replace these. This file must not
+ * know what the descriptors are for.
  */
 #include "engine/sys/os.h"
 
@@ -20,7 +21,7 @@
 
 _Static_assert(sizeof(long) == 8, "struct stat and off_t are passed as the 64-bit kernel has them");
 
-#define KERNEL_SIGSET 8 /* bytes of a signal mask as the kernel counts them */
+#define KERNEL_SIGSET 8 /* bytes of a signal mask in the kernel */
 #define FALLOCATE_PIECE (256 << 10)
 
 long os_syscall(long nr, long a, long b, long c, long d, long e, long f)
@@ -106,7 +107,10 @@ int os_stat(const char *path, struct stat *st)
 	return (int)sys4(SYS_newfstatat, AT_FDCWD, path, st, 0);
 }
 
-/* Without libc's opendir(): a program that has replaced malloc, or run out of it, must not notice. */
+/*
+ * Without libc's opendir(): a program that has replaced malloc, or has no memory left, must not
+ * notice the call.
+ */
 bool os_dir_has_entries(const char *dir)
 {
 	char buf[1024] __attribute__((aligned(8)));
@@ -118,7 +122,8 @@ bool os_dir_has_entries(const char *dir)
 		for (at = 0; at < n && !any;) {
 			unsigned short len;
 
-			memcpy(&len, buf + at + 16, sizeof(len)); /* struct linux_dirent64: d_reclen, behind two words */
+			/* struct linux_dirent64: d_reclen follows two 8-byte words */
+			memcpy(&len, buf + at + 16, sizeof(len));
 			any = buf[at + 19] != '.';
 			at += len;
 		}
@@ -148,7 +153,10 @@ int os_fcntl(int fd, int cmd, long arg)
 	return (int)sys3(SYS_fcntl, fd, cmd, arg);
 }
 
-/* Beyond the limit (ulimit -f) the kernel would also raise SIGXFSZ, which ends a program that knows nothing of our files. */
+/*
+ * Beyond the limit (ulimit -f) the kernel would also raise SIGXFSZ, which ends a program that does
+ * not expect it.
+ */
 static bool file_size_allowed(int fd, off_t len)
 {
 	struct rlimit lim;
@@ -165,8 +173,9 @@ int os_ftruncate(int fd, off_t len)
 }
 
 /*
- * In pieces: when a signal comes most kernels give back all that the call has got so far, and beside a timer that is quicker than that a call for
- * everything would never end.  A piece that is too large for the timer becomes smaller.
+ * Reserves in pieces. When a signal arrives, most kernels give back all that the call has reserved
+ * so far. With a timer that is faster than the call, one call for everything would never end. A
+ * piece that is too large for the timer is made smaller.
  */
 int os_fallocate(int fd, off_t off, off_t len)
 {
@@ -200,7 +209,10 @@ int os_memfd(const char *name, unsigned flags)
 	return (int)sys2(SYS_memfd_create, name, flags);
 }
 
-/* After mlockall() all that is mapped counts against RLIMIT_MEMLOCK, but not what a mapping grows by that has been unlocked. */
+/*
+ * After mlockall() all mapped memory counts against RLIMIT_MEMLOCK. Memory by which an unlocked
+ * mapping grows does not count.
+ */
 static void *map_unlocked(size_t len, int prot, int flags, int fd, off_t off)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -222,8 +234,9 @@ int os_mmap(size_t len, int prot, int flags, int fd, off_t off, void **out)
 
 	if (p == MAP_FAILED && errno == EAGAIN)
 		p = map_unlocked(len, prot, flags, fd, off);
+	/* EAGAIN: too much memory is locked, and a second try would not help */
 	if (p == MAP_FAILED)
-		ret = errno == EAGAIN ? -ENOMEM : -errno; /* it does not pass */
+		ret = errno == EAGAIN ? -ENOMEM : -errno;
 	else
 		*out = p;
 	errno = saved;
@@ -261,7 +274,10 @@ int os_lock_holder(int fd, off_t start, off_t len)
 		return ret;
 	if (fl.l_type == F_UNLCK)
 		return 0;
-	/* A holder in another pid namespace shows as 0, an open file description lock as -1: held all the same. */
+	/*
+	 * A holder in another pid namespace is reported as pid 0, an open file description lock as
+	 * -1: the range is held all the same.
+	 */
 	return fl.l_pid > 0 ? fl.l_pid : INT32_MAX;
 }
 
@@ -377,8 +393,9 @@ ssize_t os_pass_recv_few(int fd, void *buf, size_t len, int fds[OS_PASS_MAX], un
 	struct msghdr mh = {.msg_iov = &iov,
 			    .msg_iovlen = 1,
 			    .msg_control = u.buf,
+			    /* the kernel fills padding, too */
 			    .msg_controllen =
-				    room ? CMSG_LEN(room * sizeof(int)) : 0}; /* the kernel fills padding, too */
+				    room ? CMSG_LEN(room * sizeof(int)) : 0};
 	ssize_t n = os_recvmsg(fd, &mh, flags | MSG_CMSG_CLOEXEC);
 
 	*nfds = 0;
@@ -443,7 +460,10 @@ bool os_recv_is_eof(int fd)
 	return os_poll(&p, 1, 0) != 0;
 }
 
-/* Packets of ours are fewer; who goes on writing there as fast as we read must not keep us. */
+/*
+ * This library writes fewer packets. A peer that goes on writing as fast as we read must not keep
+ * this thread here.
+ */
 #define RECV_MOST 256u
 
 void os_recv_discard(int fd)
@@ -503,7 +523,7 @@ int os_epoll_wait(int ep, struct epoll_event *evs, int n, int timeout_ms)
 	return (int)sys6(SYS_epoll_pwait, ep, evs, n, timeout_ms, 0, KERNEL_SIGSET);
 }
 
-/* What libc would return: -1 and errno. */
+/* Returns what libc would return: -1 and errno. */
 static long libc_return(long ret)
 {
 	if (ret >= 0)
@@ -519,7 +539,8 @@ static ssize_t raw_read(int fd, void *buf, size_t len)
 
 static int raw_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *ts, const sigset_t *mask)
 {
-	struct timespec left = ts ? *ts : (struct timespec){ 0 }; /* the kernel writes the rest back */
+	/* the kernel writes the remaining time back */
+	struct timespec left = ts ? *ts : (struct timespec){ 0 };
 
 	return (int)libc_return(sys5(SYS_ppoll, fds, n, ts ? &left : NULL, mask, KERNEL_SIGSET));
 }
@@ -552,8 +573,8 @@ uint64_t os_realtime_ns(void)
 }
 
 /*
- * Kernels and sandboxes without getrandom are rare, but identifiers made from this must differ all the same: the clock,
- * the process and an address, stirred.  Nothing here is a secret.
+ * Kernels and sandboxes without getrandom() are rare, but the identifiers made here must still
+ * differ. So this mixes the clock, the process and an address. Nothing here is a secret.
  */
 static void weak_random(uint8_t *p, size_t len)
 {

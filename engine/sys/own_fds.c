@@ -2,10 +2,11 @@
 /*
  * own_fds.c - the list of descriptors that belong to the engine and not to the application.
  *
- * Asked for every close() and dup2() of the application, so looking is two loads without a lock: a table of pages by
- * number, made on demand and never freed.  Changes are made under fds_lock.  An internal number is chosen high, where
- * neither "lowest free number" logic nor select() of the application meets it, and it can be moved.
- * Knows neither what a descriptor is for nor who asks.
+ * Every close() and dup2() of the application asks for a number, so a look-up is two loads without
+ * a lock. The list is a table of pages by number; pages are made on demand and never freed. Changes
+ * are made under fds_lock. An internal number is chosen high: there neither code that relies on the
+ * lowest free number nor select() of the application meets it. It can be moved. This file knows
+ * neither what a descriptor is for nor its users.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -36,7 +37,10 @@ struct fd_page {
 
 static _Atomic(struct fd_page *) fd_pages[FD_PAGES];
 static pthread_mutex_t fds_lock = PTHREAD_MUTEX_INITIALIZER;
-/* A vfork child shares this memory but not the descriptors: it must not move what its parent uses. */
+/*
+ * A vfork child shares this memory but not the descriptors, so it must not move those of its
+ * parent.
+ */
 static _Atomic pid_t fds_pid;
 
 __thread int os_fd_table __attribute__((tls_model("initial-exec")));
@@ -134,7 +138,7 @@ int os_close(int fd)
 
 	if (!e || !atomic_load_explicit(&e->internal, memory_order_acquire))
 		return raw_close(fd);
-	/* Off the list first: from the close on, the number may be anybody's. */
+	/* Remove it from the list first: after the close, the number may be used by any thread. */
 	pthread_mutex_lock(&fds_lock);
 	fd_remove(fd);
 	ret = raw_close(fd);
@@ -161,7 +165,10 @@ void os_close_slot(_Atomic int *slot)
 	pthread_mutex_unlock(&fds_lock);
 }
 
-/* A close-on-exec copy at the lowest free number of a high range, or -errno if no number at all is free. */
+/*
+ * Makes a close-on-exec copy at the lowest free number of a high range; -errno if no number at all
+ * is free.
+ */
 static int dup_to_high(int fd)
 {
 	struct rlimit rl = { .rlim_cur = FD_BASE_MAX };
@@ -239,7 +246,11 @@ int os_fd_adopt(int *number)
 {
 	int fd = *number, copy, ret;
 
-	if (fd < 0 || os_fd_table) /* of another table: whoever keeps such numbers has to share the program's */
+	/*
+	 * A number of another table: a thread that keeps such numbers must share the program's
+	 * table.
+	 */
+	if (fd < 0 || os_fd_table)
 		return -EBADF;
 	pthread_mutex_lock(&fds_lock);
 	copy = dup_to_high(fd);
@@ -281,7 +292,7 @@ void os_fd_abandon(int fd)
 	os_close(fd);
 }
 
-/* ---- a table of one's own ---- */
+/* ---- a separate descriptor table ---- */
 
 #ifndef SYS_close_range
 #define SYS_close_range 436
@@ -294,7 +305,7 @@ void os_fd_abandon(int fd)
 #endif
 #define UNSHARE 2 /* CLOSE_RANGE_UNSHARE */
 
-/* A sanitizer speaks by itself, through descriptor 2, and must be heard. */
+/* A sanitizer writes to descriptor 2 by itself, and its output must not be lost. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define KEPT 3
 #else
@@ -302,9 +313,10 @@ void os_fd_abandon(int fd)
 #endif
 
 /*
- * Closing everything while unsharing means that the kernel makes an empty table (before Linux 6.12: copies the first 64
- * numbers and closes the copies at once).  The standard numbers are filled with something that can be neither read nor
- * written: whoever writes to descriptor 2 by habit, an allocator that has found damage say, must not hit one of ours.
+ * Closing everything while unsharing makes the kernel create an empty table (before Linux 6.12 it
+ * copies the first 64 numbers and closes the copies at once). The standard numbers are filled with
+ * a descriptor that can be neither read nor written. Code that always writes to descriptor 2, such
+ * as an allocator that has found damage, must not hit a descriptor of the engine.
  */
 int os_fd_table_unshare(void)
 {
@@ -321,7 +333,7 @@ int os_fd_table_unshare(void)
 	return 0;
 }
 
-/* Numbers behind it are not copied, those before it closed at once. */
+/* Higher numbers are not copied; lower ones are closed at once. */
 int os_fd_table_unshare_keep(int only)
 {
 	int ret = (int)os_syscall(SYS_close_range, only + 1, (long)~0u, UNSHARE, 0, 0, 0);
@@ -392,7 +404,7 @@ void os_fd_each_internal(unsigned first, unsigned last, void (*cb)(int fd, void 
 {
 	for (unsigned fd = first; fd <= last && fd < FD_LIMIT; fd++) {
 		if (!atomic_load_explicit(&fd_pages[fd / FD_PAGE], memory_order_acquire))
-			fd |= FD_PAGE - 1; /* nothing on this page */
+			fd |= FD_PAGE - 1; /* no page, so none of its numbers is internal */
 		else if (os_fd_is_internal((int)fd))
 			cb((int)fd, arg);
 	}

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * patience.h - the one table of times for which the library waits for somebody else: another process or thread, a peer, a device or the kernel.
+ * patience.h - the one table of times for which the library waits for another party: another
+ * process or thread, a peer, a device or the kernel.
  *
- * X(NAME, milliseconds, who is waited for, what happens when it is over).  RDS_PRELOAD_PATIENCE multiplies all of them, for machines that are
- * slower than those they were chosen for, and so it does with the default of RDS_PRELOAD_LINGER_MS.
- * Not here, and the same everywhere: how often something is tried or looked at, how long an answer is remembered, and how often a line is logged.
+ * X(NAME, milliseconds, what the library waits for, what happens when the time is over).
+ * RDS_PRELOAD_PATIENCE multiplies all of them, for machines that are slower than those for which
+ * the times were chosen. It also multiplies the default of RDS_PRELOAD_LINGER_MS.
+ *
+ * Other times are not in this table and are the same on every machine: how often something is tried
+ * or checked, how long an answer is remembered, and how often a line is logged.
  */
 #ifndef ENGINE_PATIENCE_H
 #define ENGINE_PATIENCE_H
@@ -41,7 +45,7 @@
 	X(INFO_ANSWER, 200, "one process's connections and messages", "they are left out") \
 	X(INFO_ALL, 1000, "all processes' connections and messages", "the rest is left out") \
 	X(INFO_ASKER, 2000, "who has asked for ours to take them", "it is hung up on") \
-	/* who shares a socket with us */ \
+	/* processes that share a socket with this one */ \
 	X(OWNER, 1000, "the owner, in a call that must not sleep", "EAGAIN") \
 	X(OWNER_UNKNOWN, 100, "the same, of which nothing is known, or after the socket's own timeout", "EAGAIN, ETIMEDOUT") \
 	X(OWNER_LATE, 5000, "the owner, in a call that may sleep", "a line is logged") \
@@ -70,7 +74,10 @@ enum rds_patience {
 #undef RDS_PATIENCE_ENUM
 };
 
-/* RDS_PRELOAD_PATIENCE, from this library's constructor on (options.c); 1 before. */
+/*
+ * The value of RDS_PRELOAD_PATIENCE from the time of this library's constructor on (options.c); 1
+ * before.
+ */
 extern _Atomic unsigned rds_patience_factor;
 
 static inline uint64_t rds_patience_ms(enum rds_patience ms)

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * poll_eventfd.c - from a descriptor that becomes readable to an eventfd, by the kernel's asynchronous poll (IOCB_CMD_POLL, Linux 4.18).
+ * poll_eventfd.c - the kernel's asynchronous poll (IOCB_CMD_POLL, Linux 4.18) adds to an eventfd
+ * when a descriptor becomes readable.
  *
- * Not of the descriptor itself but of an epoll set that holds nothing else: some drivers wake whoever polls them without saying what
- * for, and then the kernel leaves the rest to a worker thread, which would be one to rouse again; an epoll set always says it.
- * The system call that sets it costs less than rousing a thread that would do the same.  Whether it has fired is read from the ring
- * that the kernel shares with us, as fio does, without a system call.  Where any of it is not to be had (old kernels, seccomp,
- * fs.aio-max-nr), callers do without.
- * Must not know whose descriptors these are.
+ * The poll is not on the descriptor itself but on an epoll set that holds nothing else. Some
+ * drivers wake a poller without the event mask. The kernel then leaves the rest to a worker thread,
+ * which would be another thread to wake up. An epoll set always passes the mask.
+ *
+ * The system call that arms the poll costs less than waking a thread that would do the same.
+ * Whether the poll has fired is read from the ring that the kernel shares with the process, as fio
+ * does, without a system call. Where any of this is not available (old kernels, seccomp,
+ * fs.aio-max-nr), callers do without it. This file must not know whose descriptors these are.
  */
 #include "engine/sys/poll_eventfd.h"
 
@@ -23,7 +26,10 @@
 
 #define RING_MAGIC 0xa10a10a1u
 
-/* What the kernel maps at the address that is the context's name (fs/aio.c, part of the ABI by its users). */
+/*
+ * The kernel maps this structure at the address that is the context's id (fs/aio.c; part of the ABI
+ * because programs use it).
+ */
 struct ring {
 	uint32_t id, nr;
 	_Atomic uint32_t head, tail;
@@ -90,8 +96,11 @@ int os_poll_eventfd_arm(struct os_poll_eventfd *r, int fd, int efd)
 	r->cb.aio_resfd = (uint32_t)efd;
 	n = os_syscall(SYS_io_submit, (long)r->ctx, 1, (long)list, 0, 0, 0);
 	if (n != 1) {
+		/*
+		 * It is not tried again: the kernel does not know the command, or it is forbidden.
+		 */
 		os_poll_eventfd_close(
-			r); /* and not tried again: the kernel does not know the command, or it is forbidden */
+			r);
 		return n < 0 ? (int)n : -ENOSYS;
 	}
 	r->set = true;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * poll_eventfd.h - the kernel passes on, once, that a descriptor has become readable: it adds one to an eventfd (poll_eventfd.c).
+ * poll_eventfd.h - the kernel adds one to an eventfd, once, when a descriptor becomes readable.
  *
- * For a thread that sleeps in read() on that eventfd, and is to be woken by something else as well, without another thread in
- * between and without giving up what read() does about signals.
+ * It serves a thread that sleeps in read() on that eventfd and must also be woken by another event.
+ * No second thread is needed, and read() keeps its behaviour on signals.
  */
 #ifndef ENGINE_RELAY_H
 #define ENGINE_RELAY_H
@@ -12,20 +12,23 @@
 #include <stdbool.h>
 
 struct os_poll_eventfd {
-	aio_context_t ctx; /* 0: none */
+	aio_context_t ctx; /* 0: no context */
 	_Atomic int ep;	   /* valid with ctx */
 	struct iocb cb;
 	bool tried, set;
 };
 
 /*
- * Callers serialise.  0: when fd is readable, or if it is, efd counts one more; -errno: it will not, nor the next time.
- * fd is the same each time.  One that is already set stays as it is.
+ * Callers serialise. 0: the kernel adds one to efd when fd becomes readable, or at once if it is
+ * readable. -errno: it will not, now or later. fd must be the same on each call. If it is armed
+ * already, it stays as it is.
  */
 int os_poll_eventfd_arm(struct os_poll_eventfd *r, int fd, int efd);
-/* It was set, and has passed on since what it was set for: once per time. */
+/* True once after each arming: it was armed, and the kernel has added one since. */
 bool os_poll_eventfd_fired(struct os_poll_eventfd *r);
-/* Not set any more (efd may count one more by that); before fd is closed for good. */
+/*
+ * Disarms it (efd may still be increased once by that). To be called before fd is closed for good.
+ */
 void os_poll_eventfd_close(struct os_poll_eventfd *r);
 
 #endif

@@ -2,8 +2,8 @@
 /*
  * process.c - is this the process that started the engine?
  *
- * A child is told from its parent without a system call: a page that the kernel wipes at fork (MADV_WIPEONFORK) holds
- * the mark of a living engine.
+ * A child is told from its parent without a system call: the mark of a living engine lies on a page
+ * that the kernel wipes at fork (MADV_WIPEONFORK).
  */
 #include "engine/sys/process.h"
 
@@ -18,7 +18,8 @@
 #define MADV_WIPEONFORK 18
 #endif
 
-static _Atomic(volatile int *) process_page; /* on the wiped page: 1 in the process that started the engine */
+/* on the page that fork wipes: 1 in the process that started the engine */
+static _Atomic(volatile int *) process_page;
 static _Atomic bool process_started;
 void (*os_process_fork_child)(void);
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * signals.c - signals held back: around a sleep that is several system calls, and for signals one, and around a write that must raise none.
+ * signals.c - holds signals back around a sleep that consists of several system calls but must
+ * behave towards signals as one, and around a write that must raise no signal.
  *
- * Around a sleep they are looked at before they are let through.
- * After an -EINTR nobody could say whether the handler that has run wants calls to be restarted.  Not held back are signals of faults, which are no
- * other thread's doing, and libc's own.  A signal for the process goes to another thread meanwhile, if one takes it.
+ * Around a sleep the pending signals are examined before they are let through: after an -EINTR
+ * nothing tells whether the handler that has run wants calls to be restarted. Two groups are not
+ * held back: signals of faults, which no other thread causes, and libc's own. Meanwhile, the kernel
+ * gives a signal for the process to another thread, if one accepts it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -40,7 +42,7 @@ void os_signals_hold(struct os_signals *s)
 		sigmask_set(~NOT_HELD | s->old);
 }
 
-/* A handler, and one after which no call goes on, or none of that kind? */
+/* Does the signal have a handler? any false: one after which calls are not restarted. */
 static bool signal_interrupts(int sig, bool any)
 {
 	struct {
@@ -97,13 +99,15 @@ int os_signals_fd(const struct os_signals *s)
 
 #define PIPE_BIT SIGNAL_BIT(SIGPIPE)
 #define SIZE_BIT SIGNAL_BIT(SIGXFSZ)
-#define TERMINAL_BIT SIGNAL_BIT(SIGTTOU) /* of a process in the background; blocked, it writes all the same */
+/* of a process in the background; if the signal is blocked, the write succeeds all the same */
+#define TERMINAL_BIT SIGNAL_BIT(SIGTTOU)
 
 static void sigquiet_hold(struct os_sigpipe *s, uint64_t set)
 {
 	s->old = sigmask_change(SIG_BLOCK, set);
 	s->pending = 0;
-	if (s->old & set) /* the program blocks it itself: one that waited before is the program's */
+	/* The program itself blocks it: a signal that was pending before belongs to the program. */
+	if (s->old & set)
 		os_syscall(SYS_rt_sigpending, (long)&s->pending, KERNEL_SIGSET, 0, 0, 0, 0);
 }
 

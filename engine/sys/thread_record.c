@@ -2,8 +2,8 @@
 /*
  * thread_record.c - the threads' records and the barrier of thread_record.h.
  *
- * Records come from an array of fixed size, so that looking at all of them is a walk over those ever used.  A thread that finds
- * none left works all the same, only slower.
+ * Records come from an array of fixed size, so that a look at all of them is a walk over those ever
+ * used. A thread for which no record is left works all the same, only slower.
  */
 #include "engine/sys/thread_record.h"
 
@@ -20,7 +20,7 @@
 #define CPUS 4096
 
 #if defined(__SANITIZE_THREAD__)
-#define POSSIBLE false /* it does not know membarrier(2) */
+#define POSSIBLE false /* ThreadSanitizer does not know membarrier(2) */
 #elif defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define POSSIBLE false
@@ -35,7 +35,7 @@ __thread struct rds_thread *rds_thread __attribute__((tls_model("initial-exec"))
 static __thread bool never __attribute__((tls_model("initial-exec")));
 
 static struct rds_thread records[RECORDS];
-static _Atomic unsigned used; /* records[0..used) have had an owner */
+static _Atomic unsigned used; /* records[0..used) have been given to a thread */
 static struct rds_thread *free_list;
 static pthread_mutex_t records_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool on, refused;
@@ -50,9 +50,10 @@ static long membarrier_call(int cmd)
 }
 
 /*
- * The program has put up a filter of system calls that refuses membarrier(2), after we had begun to rely on it.  Being for a
- * moment on each processor does the same: whoever ran there has been switched away from.  Slow, and a few tens of lines for
- * a rare case, but without a barrier two threads would be inside a lock.
+ * The program has installed a filter of system calls that refuses membarrier(2), after the engine
+ * began to rely on it. To run for a moment on each processor has the same effect: any other thread
+ * that ran there has been switched away. This is slow, and a few tens of lines for a rare case, but
+ * without a barrier two threads would be inside a lock.
  */
 static void visit_processors(void)
 {
@@ -71,7 +72,10 @@ static void visit_processors(void)
 	if (visited)
 		os_syscall(SYS_sched_setaffinity, 0, len, (long)all, 0, 0, 0);
 	else {
-		/* Nothing is left but time: what a processor has stored is out in microseconds, and no bias is given any more. */
+		/*
+		 * Waiting is all that is left: the stores of a processor are visible within
+		 * microseconds, and no bias is given from now on.
+		 */
 		os_syscall(SYS_nanosleep, (long)&while_stores_drain, 0, 0, 0, 0, 0);
 		rds_warn_once("membarrier(2) has been taken away from the RDS engine by a filter of system calls: "
 			      "allow it, or put "
@@ -84,7 +88,9 @@ void rds_thread_barrier(void)
 	rds_fence();
 	if (membarrier_call(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0)
 		return;
-	/* The registration can only be lost with the address space; be safe all the same. */
+	/*
+	 * The registration can only be lost with the address space. It is repeated here to be safe.
+	 */
 	membarrier_call(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
 	if (membarrier_call(MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0 && membarrier_call(MEMBARRIER_CMD_GLOBAL) != 0)
 		visit_processors();
@@ -114,8 +120,9 @@ static bool record_is_outside(const struct rds_thread *s)
 }
 
 /*
- * The thread ends.  A call that it was cancelled in is taken back by another destructor, perhaps a later one: then libc asks us
- * again.  A record that never gets clear is not used again.
+ * The thread ends. If it was cancelled in a call, another destructor takes the mark of that call
+ * back, perhaps one that runs later: then libc calls this one again. A record that never gets clear
+ * is not used again.
  */
 static void record_thread_exit(void *arg)
 {
@@ -137,7 +144,10 @@ void rds_thread_records_start(void)
 	pthread_mutex_lock(&records_lock);
 	if (!key_made)
 		key_made = pthread_key_create(&key, record_thread_exit) == 0;
-	/* Cheap in a process of one thread; with more the kernel waits for a grace period, once. */
+	/*
+	 * This is cheap in a process of one thread. With more threads the kernel waits for a grace
+	 * period, once.
+	 */
 	if (POSSIBLE && key_made && membarrier_call(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0)
 		atomic_store(&on, true);
 	pthread_mutex_unlock(&records_lock);
@@ -195,7 +205,8 @@ struct rds_thread *rds_thread_record_get(void)
 	if (rds_thread != &rds_thread_none || never || !rds_thread_records_on())
 		return rds_thread;
 	s = record_get();
-	if (!s || pthread_setspecific(key, s)) /* a record for which nobody comes back is lost, but only that */
+	/* A record that no destructor returns is lost, with no other harm. */
+	if (!s || pthread_setspecific(key, s))
 		never = true;
 	else
 		rds_thread = s;

@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * uaccess.c - probing the application's pointers with system calls.
+ * uaccess.c - probes the application's pointers by system calls.
  *
- * Reading: rt_sigprocmask with an impossible `how` copies eight bytes from the address before it refuses.  It is the
- * cheapest call that does (0.1 us a page, a fifth of MADV_POPULATE_READ) and works on every kernel and mapping, because
- * it is the same copy_from_user that a real sendmsg would make.
- * Writing: FUTEX_WAKE_OP with "add 0" is an atomic read-modify-write that changes nothing (0.3 us); more than a few
- * pages at once are cheaper by MADV_POPULATE_WRITE, which is believed when it says yes and checked page by page when it
- * says no (old kernel, odd mapping, or really bad).
- * Filling: what is going to be overwritten anyway may be written to, so rt_sigprocmask() puts the signal mask there, which costs as
- * little as the reading probe (a third of the futex call).
- * Invariant: a range enters the cache only when each of its pages was probed under the stamp that is stored with it, and
- * the cache is consulted only by a thread that has spent its budget of probes in this tick.
- * Must not know what the pointers are for.
+ * Reading: rt_sigprocmask() with an impossible `how` copies eight bytes from the address before it
+ * refuses. It is the cheapest call that does so (0.1 us a page, a fifth of MADV_POPULATE_READ). It
+ * works on every kernel and mapping, because it is the same copy_from_user() that a real sendmsg()
+ * would make.
+ *
+ * Writing: FUTEX_WAKE_OP with "add 0" is an atomic read-modify-write that changes nothing (0.3 us).
+ * For more than a few pages at once MADV_POPULATE_WRITE is cheaper. Its success is taken as the
+ * answer. After its failure (old kernel, odd mapping, or really bad memory) each page is probed.
+ *
+ * Filling: memory that will be overwritten anyway may be written to. So rt_sigprocmask() stores the
+ * signal mask there, which costs as little as the reading probe (a third of the futex call).
+ *
+ * Invariant: a range enters the cache only when each of its pages was probed under the stamp that
+ * is stored with it. A thread uses the cache only after it has spent its budget of probes in this
+ * tick. This file must not know what the pointers are for.
  */
 #include "engine/sys/uaccess.h"
 
@@ -32,15 +36,18 @@
 
 #define KERNEL_SIGSET 8
 #define UPAGE ((uintptr_t)1 << RDS_UPAGE_SHIFT)
-#define POPULATE_FROM 3 /* pages; below, one futex call each is cheaper */
+#define POPULATE_FROM 3 /* in pages; for fewer, one futex call for each is cheaper */
 
 /*
- * The main thread's stack has no recorded bounds, but no mapping is ever placed within the kernel's guard gap (1 MiB)
- * below a stack that grows: whoever runs this close to the top of it runs on it.
+ * The main thread's stack has no recorded bounds. But no mapping is ever placed within the kernel's
+ * guard gap (1 MiB) below a stack that grows, so a thread whose stack pointer is this close to the
+ * top of that stack runs on it.
  */
 #define MAIN_STACK_SPAN ((uintptr_t)1 << 20)
 
-/* glibc's loader exports where the initial stack began.  Weak: elsewhere the shortcut is just not taken. */
+/*
+ * glibc's loader exports where the initial stack began. Weak: elsewhere this shortcut is not used.
+ */
 extern void *__libc_stack_end __attribute__((weak));
 
 __thread struct rds_ucache rds_ucache;
@@ -91,7 +98,7 @@ static void stack_find_bounds(void)
 static bool page_readable(uintptr_t at)
 {
 	if (!at)
-		at += KERNEL_SIGSET; /* the call takes NULL for "no mask" and looks at nothing */
+		at += KERNEL_SIGSET; /* the call takes NULL for "no mask" and reads nothing */
 	return os_syscall(SYS_rt_sigprocmask, -1, (long)at, 0, KERNEL_SIGSET, 0, 0) != -EFAULT;
 }
 
@@ -106,19 +113,26 @@ static bool page_writable(uintptr_t at)
 		return true;
 	if (ret == -EFAULT)
 		return false;
-	/* The call itself is refused (seccomp, an emulated kernel): a second opinion, else the benefit of the doubt. */
+	/*
+	 * The call itself is refused (seccomp, an emulated kernel). MADV_POPULATE_WRITE decides
+	 * then; if that says nothing either, the page is taken for good.
+	 */
 	ret = os_syscall(SYS_madvise, (long)at, (long)UPAGE, MADV_POPULATE_WRITE, 0, 0, 0);
 	return ret != -EFAULT && ret != -ENOMEM;
 }
 
-/* What lies of [at, end) in that page, eight bytes of it if there are so many: they are overwritten. */
+/*
+ * Probes the part of [at, end) that lies in that page. Eight bytes of it, if it has so many, are
+ * overwritten.
+ */
 static bool page_fillable(uintptr_t page, uintptr_t at, uintptr_t end)
 {
 	uintptr_t from = page << RDS_UPAGE_SHIFT;
 
 	if (at < from)
 		at = from;
-	if (end - at < KERNEL_SIGSET || at + KERNEL_SIGSET > from + UPAGE || !at) /* 0: the call would put it nowhere */
+	/* 0: the call would store nothing */
+	if (end - at < KERNEL_SIGSET || at + KERNEL_SIGSET > from + UPAGE || !at)
 		return page_writable(from);
 	return os_syscall(SYS_rt_sigprocmask, SIG_BLOCK, 0, (long)at, KERNEL_SIGSET, 0, 0) != -EFAULT;
 }
@@ -136,7 +150,7 @@ static bool pages_are_usable(uintptr_t first, uintptr_t last, int how)
 	return true;
 }
 
-/* ---- what is remembered ---- */
+/* ---- the cache ---- */
 
 static bool range_known(uintptr_t first, uintptr_t last, int how, uint64_t stamp)
 {
@@ -147,7 +161,7 @@ static bool range_known(uintptr_t first, uintptr_t last, int how, uint64_t stamp
 	return false;
 }
 
-/* Buffers that lie side by side become one range: a ring of many needs no more room than one. */
+/* Adjacent buffers become one range: a ring of many buffers needs no more room than one buffer. */
 static void remember_range(uintptr_t first, uintptr_t last, int how, uint64_t stamp)
 {
 	unsigned i;
@@ -200,7 +214,7 @@ static void remember_probed(uintptr_t first, uintptr_t last, int how, uint64_t s
 {
 	spend_budget(last - first + 1, stamp);
 	remember_range(first, last, how, stamp);
-	if (how == RDS_UWRITE) /* readable as well */
+	if (how == RDS_UWRITE) /* writable pages are readable as well */
 		remember_range(first, last, RDS_UREAD, stamp);
 }
 

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * uaccess.h - is this pointer of the application's usable?  RDS promises EFAULT, not a crash, and the library may own
- * no signal handler.  Ranges are probed with system calls that touch them as the kernel would (faulting pages in,
- * changing nothing but what is about to be filled).  A thread that probes a lot within one tick of the coarse clock (1 to 10 ms, by kernel) remembers
- * what it has probed until the tick is over, so that a program which sends from the same buffers in a loop pays next to
- * nothing; one that makes a call now and then is always told the exact truth.  The caller's own stack, from the stack
- * pointer upwards, is always known to be good.
+ * uaccess.h - is this pointer of the application usable? RDS promises EFAULT and not a crash, and
+ * the library may own no signal handler. So address ranges are probed by system calls that touch
+ * them as the kernel would: the probes fault pages in and change nothing but memory that is about
+ * to be filled.
  *
- * What this cannot promise: memory that another thread unmaps between the probe and the use, or that a busy thread
- * unmaps and passes again within the same tick, is a crash, as it is for memcpy().
+ * A thread that probes a lot within one tick of the coarse clock (1 to 10 ms, by kernel) remembers
+ * what it has probed until the tick is over. So a program that sends from the same buffers in a
+ * loop pays next to nothing, and a thread that makes a call now and then always gets an exact
+ * answer. The caller's own stack, from the stack pointer upwards, is always known to be good.
  *
- * Probe what will be touched and no more: a receive buffer of 1 MiB for a message of 64 bytes is 64 bytes, and only
- * these have to be mapped for the kernel's recvmsg to succeed.
+ * Not covered is memory that another thread unmaps between the probe and the use, and memory that a
+ * busy thread unmaps and passes again within the same tick. Both are a crash, as for memcpy().
+ *
+ * Probe what will be touched and no more. For a receive buffer of 1 MiB and a message of 64 bytes,
+ * probe 64 bytes: only these have to be mapped for the kernel's recvmsg to succeed.
  */
 #ifndef ENGINE_UACCESS_H
 #define ENGINE_UACCESS_H
@@ -24,22 +27,29 @@
 
 #include "engine/sys/os.h"
 
-#define RDS_UPAGE_SHIFT 12 /* probing in smaller steps than a big page is only slower */
+#define RDS_UPAGE_SHIFT 12 /* probing in smaller steps than a large page is only slower */
 #define RDS_UPAGES 16	   /* direct mapped by page number */
 #define RDS_URANGES 8
-#define RDS_UBUDGET 16 /* pages probed in one tick (2 to 5 us) before anything is believed without probing */
+#define RDS_UBUDGET 16 /* pages probed in one tick (2 to 5 us) before remembered results are used */
 
-/* RDS_UFILL asks for what RDS_UWRITE does, of memory that the caller then fills, all of it: the probe may leave anything there. */
+/*
+ * RDS_UFILL asks for the same as RDS_UWRITE, for memory that the caller then fills completely. So
+ * the probe may leave any bytes there.
+ */
 enum { RDS_UREAD, RDS_UWRITE, RDS_UFILL };
 
-/* What one thread knows.  Nothing in here but the stack is believed unless its stamp is the present one. */
+/*
+ * What one thread has probed. Apart from the stack bounds, an entry is valid only if its stamp is
+ * the current one.
+ */
 struct rds_ucache {
-	uintptr_t stack_lo, stack_hi; /* bounds of the thread's own stack; 0, 0 not known */
+	uintptr_t stack_lo, stack_hi; /* bounds of the thread's own stack; 0, 0: not known */
 	bool stack_asked;
 	unsigned next_range;
 	unsigned spent; /* of the budget, in the tick `tick` */
 	uint64_t tick;
-	uint64_t hot; /* stamp of the tick whose budget is spent: what was probed in it may be believed */
+	/* stamp of the tick whose budget is spent: entries of that tick may be used */
+	uint64_t hot;
 	struct {
 		uintptr_t page; /* address >> RDS_UPAGE_SHIFT */
 		uint64_t stamp;
@@ -56,23 +66,23 @@ extern _Atomic uint64_t rds_user_generation;
 int rds_user_probe(const void *p, size_t len, int how, uint64_t stamp);
 
 /*
- * Moves with the coarse clock and with rds_user_forget().  A call that makes several checks may take one
- * stamp for all of them, but never keep it across a sleep.
+ * Changes with the coarse clock and with rds_user_forget(). A call that makes several checks may
+ * take one stamp for all of them, but must not keep it across a sleep.
  */
 static inline uint64_t rds_user_stamp(void)
 {
 	return os_now_coarse_ns() + atomic_load_explicit(&rds_user_generation, memory_order_relaxed);
 }
 
-/* Every thread probes again: mappings are known to have changed. */
+/* Mappings are known to have changed: every thread probes again. */
 static inline void rds_user_forget(void)
 {
 	atomic_fetch_add_explicit(&rds_user_generation, 1, memory_order_relaxed);
 }
 
 /*
- * Between this frame and the top of the thread's stack everything is in use.  On a stack that is not the thread's own
- * (signal stack, coroutine) only the rest of this frame's page is known.
+ * All memory between this frame and the top of the thread's stack is mapped. On a stack that is not
+ * the thread's own (signal stack, coroutine) only the rest of this frame's page is known.
  */
 static inline bool rds_user_on_stack(uintptr_t p, size_t len)
 {
@@ -94,7 +104,10 @@ static inline bool rds_user_page_known(uintptr_t p, size_t len, int how, uint64_
 	       rds_ucache.page[how][slot].stamp == stamp;
 }
 
-/* 0 or -EFAULT.  len 0 is always good.  Wrapping ranges are -EFAULT.  stamp: rds_user_stamp() of this call. */
+/*
+ * 0 or -EFAULT. len 0 is always good. A range that wraps around is -EFAULT. stamp: rds_user_stamp()
+ * of this call.
+ */
 static inline int rds_user_readable_at(const void *p, size_t len, uint64_t stamp)
 {
 	if (!len || rds_user_on_stack((uintptr_t)p, len) || rds_user_page_known((uintptr_t)p, len, RDS_UREAD, stamp))
@@ -108,7 +121,10 @@ static inline int rds_user_writable_at(void *p, size_t len, uint64_t stamp)
 	return rds_user_probe(p, len, RDS_UWRITE, stamp);
 }
 
-/* Memory that is filled next, all of it, if this says 0: cheaper to probe.  What was known to be writable is. */
+/*
+ * For memory that the caller then fills completely, if the result is 0: it is cheaper to probe.
+ * Memory that was known to be writable stays so.
+ */
 static inline int rds_user_fillable(void *p, size_t len)
 {
 	uint64_t stamp;
@@ -121,7 +137,7 @@ static inline int rds_user_fillable(void *p, size_t len)
 	return rds_user_probe(p, len, RDS_UFILL, stamp);
 }
 
-/* The same; what lies on the stack costs no look at the clock. */
+/* The same, without a stamp: memory on the stack does not need a read of the clock. */
 static inline int rds_user_readable(const void *p, size_t len)
 {
 	if (!len || rds_user_on_stack((uintptr_t)p, len))
@@ -135,10 +151,10 @@ static inline int rds_user_writable(void *p, size_t len)
 	return rds_user_writable_at(p, len, rds_user_stamp());
 }
 
-/* Every element of a vector (the vector itself must already have been checked). */
+/* Checks every element of a vector (the vector itself must already have been checked). */
 int rds_user_iov_readable(const struct iovec *iov, size_t n);
 int rds_user_iov_writable(const struct iovec *iov, size_t n);
-/* Only as much of the vector as `bytes` bytes will fill. */
+/* Checks only as much of the vector as `bytes` bytes will fill. */
 int rds_user_iov_writable_bytes(const struct iovec *iov, size_t n, size_t bytes);
 
 #endif

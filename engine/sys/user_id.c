@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * user_id.c - who somebody is, by the number that the kernel shows of him.
+ * user_id.c - does a uid or gid from the kernel name one user?
  *
- * Everybody whom this process's user namespace does not know has the same number there, 65534 mostly, and so does this process if it is not known
- * there itself.  Where everybody is known, as outside of containers, that number is a user like others: nobody.
+ * All users that this process's user namespace does not know have the same number there, mostly
+ * 65534. If the process's own user is not known there, it has that number, too. Where all users are
+ * known, as outside of containers, that number is a user like others: nobody.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -26,7 +27,7 @@ static ssize_t read_text(const char *path, char *buf, size_t room)
 	return n;
 }
 
-/* Lines of three numbers: the first here, the first outside, how many. */
+/* Each line has three numbers: the first id inside, the first id outside, and how many ids. */
 static bool id_map_is_full(const char *map)
 {
 	char buf[4096], *at = buf, *end;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * addr.c - addresses of RDS sockets: what bind, connect and send accept, and what is handed back.
+ * addr.c - addresses of RDS sockets: which ones bind, connect and send accept, and conversion back.
  *
- * The three calls refuse the same addresses with different errnos, so there are three tables below and one classifier.
- * IPv4 and v4-mapped IPv6 are the same address everywhere: inside, all are 16 bytes.
- * Must not know sockets' state; scope rules that need it get it as an argument.
+ * The three calls refuse the same addresses with different errnos, so there are three functions
+ * below and one classifier. IPv4 and v4-mapped IPv6 are the same address everywhere: inside the
+ * engine all are 16 bytes. This file must not know the state of sockets: a rule about scopes that
+ * needs it gets it as an argument.
  */
 #include "engine/wire/addr.h"
 
@@ -14,7 +15,7 @@
 
 #include "engine/sys/uaccess.h"
 
-/* sin_zero may be missing on no known system, but old RDS programs pass exactly these lengths. */
+/* No known system lacks sin_zero, but old RDS programs pass exactly these lengths. */
 #define LEN_IN ((int)sizeof(struct sockaddr_in))
 #define LEN_IN6 ((int)sizeof(struct sockaddr_in6))
 #define LEN_MAX ((int)sizeof(struct sockaddr_storage))
@@ -62,7 +63,7 @@ bool rds_ip_is_loopback(const struct in6_addr *ip)
 	return IN6_IS_ADDR_LOOPBACK(ip);
 }
 
-/* 0 unknown, else AF_*; the program's memory may not be aligned for a sockaddr. */
+/* 0: unknown, else AF_*. The program's memory may not be aligned for a sockaddr. */
 static sa_family_t sockaddr_family(const struct sockaddr *sa)
 {
 	sa_family_t family;
@@ -82,7 +83,7 @@ static enum addr_class addr_take_v4(const struct sockaddr *sa, struct rds_addr *
 	return addr_classify_v4(sin.sin_addr.s_addr);
 }
 
-/* *link_local without a scope is left for the caller to refuse. */
+/* If *link_local is set without a scope, the caller has to refuse the address. */
 static enum addr_class addr_take_v6(const struct sockaddr *sa, struct rds_addr *out, bool *link_local)
 {
 	struct sockaddr_in6 sin6;
@@ -95,7 +96,7 @@ static enum addr_class addr_take_v6(const struct sockaddr *sa, struct rds_addr *
 	return addr_classify_v6(&sin6.sin6_addr);
 }
 
-/* bind and send differ only in how short an address may be before its family is looked at. */
+/* bind and send differ only in the shortest address for which the family is examined. */
 static int addr_take_unicast(const struct sockaddr *sa, int len, struct rds_addr *out)
 {
 	bool link_local;
@@ -201,7 +202,7 @@ int rds_addr_to_user(const struct sockaddr_storage *ss, socklen_t real, struct s
 		return -EFAULT;
 	if (room)
 		memcpy(addr, ss, (size_t)room);
-	/* Last, as in the kernel: a length that cannot be written leaves the address written. */
+	/* Last, as in the kernel: if the length cannot be written, the address has been written. */
 	if (rds_user_writable(len, sizeof(*len)))
 		return -EFAULT;
 	memcpy(len, &real, sizeof(real));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * addr.h - RDS addresses: the checks that bind, connect and send make on a sockaddr (three different tables of errnos,
- * rds-semantics 2, 3, 4.1), the way back, and whether an address belongs to this host.
+ * addr.h - RDS addresses. The checks that bind, connect and send make on a sockaddr (three
+ * different tables of errnos, rds-semantics 2, 3, 4.1), the conversion back, and whether an address
+ * belongs to this host.
  */
 #ifndef ENGINE_ADDR_H
 #define ENGINE_ADDR_H
@@ -29,27 +30,39 @@ static inline bool rds_ip_equal(const struct in6_addr *a, const struct in6_addr 
 /* 127.0.0.0/8 or ::1: the addresses of the kernel's loopback transport. */
 bool rds_ip_is_loopback(const struct in6_addr *ip);
 
-/* Table 2 rows 1-6 (form only: nothing about state).  sa has been checked to be readable for len bytes by the caller. */
+/*
+ * Table 2 rows 1-6 (the form only, nothing that depends on state). The caller has checked that len
+ * bytes at sa are readable.
+ */
 int rds_addr_for_bind(const struct sockaddr *sa, int len, struct rds_addr *out);
-/* Table 3. `bound_scope` is the socket's bound scope (0 = none). */
+/* Table 3. `bound_scope` is the scope to which the socket is bound (0 = none). */
 int rds_addr_for_connect(const struct sockaddr *sa, int len, uint32_t bound_scope, struct rds_addr *out);
 /* Table 4.1 row 4. */
 int rds_addr_for_send(const struct sockaddr *sa, int len, struct rds_addr *out);
 
-/* v4(-mapped) -> AF_INET, 16 bytes; else AF_INET6, 28 bytes with scope. Returns the length. */
+/*
+ * A v4 or v4-mapped address becomes AF_INET, 16 bytes; any other AF_INET6, 28 bytes with scope.
+ * Returns the length.
+ */
 socklen_t rds_addr_to_sockaddr(const struct in6_addr *ip, uint16_t port, uint32_t scope, struct sockaddr_storage *out);
-/* The generic move_addr_to_user: copies min(*len, real), stores real in *len; *len < 0 -EINVAL, bad pointers -EFAULT. */
+/*
+ * As the kernel's generic move_addr_to_user(): copies min(*len, real) bytes and stores real in
+ * *len. *len < 0 is -EINVAL, bad pointers are -EFAULT.
+ */
 int rds_addr_to_user(const struct sockaddr_storage *ss, socklen_t real, struct sockaddr *addr, socklen_t *len);
 
-/* May a socket of this host be bound to it? 0, -EADDRNOTAVAIL, or -ENOMEM (no descriptor left to ask with).  127/8 and
- * ::1 always.  Asks the kernel through datagram sockets (node/local_address.c); a yes is remembered for a second.  Subnet
- * broadcasts are not local, whatever bind() says. */
+/*
+ * May a socket of this host be bound to it? 0, -EADDRNOTAVAIL, or -ENOMEM (no descriptor left for
+ * the check). 127/8 and ::1 always may. Asks the kernel through datagram sockets
+ * (node/local_address.c). A positive answer is remembered for a second. Subnet broadcasts are not
+ * local, whatever bind() says.
+ */
 int rds_node_addr_is_local(const struct in6_addr *ip, uint32_t scope);
 
 #define RDS_ADDR_STRLEN 72
 /* "10.0.0.1:4000" or "[fe80::1%2]:4000" into buf; returns buf. */
 const char *rds_addr_str(const struct in6_addr *ip, uint16_t port, uint32_t scope, char buf[RDS_ADDR_STRLEN]);
-/* ... without a port, as connections and hosts have none. */
+/* ... without a port, for connections and hosts, which have none. */
 const char *rds_ip_str(const struct in6_addr *ip, char buf[RDS_ADDR_STRLEN]);
 
 #endif

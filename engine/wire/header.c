@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * header.c - message headers to and from their 48 bytes.
+ * header.c - encodes message headers into their 48 bytes and decodes them.
  *
- * What comes in may lie in memory that the other side goes on changing, so it is copied once and only the copy is
- * looked at.  The strict reading is deliberate: a frame that claims to be a congestion map but is not exactly one would
- * otherwise pass for data and reset the receiver's sequence number.
- * Must not know transports, connections or what the fields are used for.
+ * A received header may lie in memory that the peer goes on changing, so it is copied once and only
+ * the copy is read. Decoding is strict on purpose: a frame that claims to be a congestion map but
+ * is not exactly one would otherwise be taken for data and reset the receiver's sequence number.
+ * This file must not know transports, connections or what the fields are used for.
  */
 #include "engine/wire/header.h"
 
@@ -16,7 +16,7 @@
 _Static_assert(offsetof(struct rds_wire_hdr, csum) == 30, "checksum is at 30");
 _Static_assert(offsetof(struct rds_wire_hdr, exthdr) == 32, "extensions start at 32");
 
-/* Types from here on end the area, whatever follows (later versions of the protocol). */
+/* Types from here on (later versions of the protocol) end the area, whatever follows. */
 #define EXTHDR_MAX 16
 
 /* Ones' complement sum of the 48 bytes, folded to 16 bits, in the byte order of memory. */
@@ -98,12 +98,12 @@ void rds_wire_hdr_encode(const struct rds_hdr *h, struct rds_wire_hdr *w, bool c
 	if (checksum) {
 		uint16_t sum = (uint16_t)~hdr_checksum(w);
 
-		/* 0 would say "unchecked"; 0xffff is the same number in ones' complement. */
+		/* 0 would mean "unchecked"; 0xffff is the same number in ones' complement. */
 		w->csum = sum ? sum : 0xffff;
 	}
 }
 
-/* Bytes of data behind an extension's type. */
+/* Number of data bytes after an extension's type. */
 static unsigned ext_size(uint8_t type)
 {
 	switch (type) {
@@ -122,7 +122,9 @@ static unsigned ext_size(uint8_t type)
 	}
 }
 
-/* -EBADMSG: an extension that runs over the end, or more than the one that a header may carry. */
+/*
+ * -EBADMSG: an extension that runs over the end, or a second one where a header may have only one.
+ */
 static int ext_decode(const uint8_t *area, size_t size, struct rds_hdr *h)
 {
 	size_t at = 0;
@@ -154,7 +156,7 @@ int rds_wire_hdr_decode(const void *w, struct rds_hdr *h)
 	struct rds_wire_hdr c;
 
 	memcpy(&c, w, sizeof(c));
-	/* From here on the compiler may not go back to *w instead of the copy. */
+	/* From here on the compiler must not read *w again instead of the copy. */
 	__asm__ volatile("" : "+m"(c) : : "memory");
 
 	*h = (struct rds_hdr){

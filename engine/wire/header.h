@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * header.h - the RDS 3.1 message header (rds-semantics 12.1, 12.2): 48 bytes, big-endian.  Nothing else knows its bytes.
- * Transports carry it in front of every message; whoever receives one calls rds_wire_hdr_decode before believing it.
+ * header.h - the RDS 3.1 message header (rds-semantics 12.1, 12.2): 48 bytes, big-endian. No other
+ * package knows its bytes. Transports send it in front of every message. The receiver calls
+ * rds_wire_hdr_decode() before it uses any field.
  */
 #ifndef ENGINE_WIRE_H
 #define ENGINE_WIRE_H
@@ -17,19 +18,22 @@
 
 enum { RDS_FLAG_CONG_BITMAP = 1, RDS_FLAG_ACK_REQUIRED = 2, RDS_FLAG_RETRANSMITTED = 4 };
 /*
- * Ours alone, between processes that have agreed on a version of this library (a kernel peer never gets it): the message says
- * that another one of yours met nobody here, because its port now belongs to another process of this host (conn/port_moved.c).  It is
- * an ordinary message otherwise, with a sequence number.  Payload: that message's sequence number (u64) and destination port (u16), BE.
+ * A flag of this library alone, between processes that have agreed on a version of it (a kernel
+ * peer never gets it). The message is a redirect: another message of the peer found no socket here,
+ * because its port now belongs to another process of this host (conn/port_moved.c). Otherwise it is
+ * an ordinary message, with a sequence number. Payload: the sequence number (u64) and the
+ * destination port (u16) of that other message, BE.
  */
 #define RDS_FLAG_REDIRECT 0x40
 #define RDS_REDIRECT_BYTES 10u
-#define RDS_REDIRECT_ACK_BYTES 11u /* the answer: the same, and a byte of 1 */
+#define RDS_REDIRECT_ACK_BYTES 11u /* the acknowledgement: the same bytes, and a byte of 1 */
 /*
- * Ours alone, and not between hosts: the socket that has sent this was another process's before, of which messages may
- * still lie where it has put them.  They are older than what `ack` is then: the monotonic clock when it changed hands.
+ * A flag of this library alone, never between hosts. The socket that sent this message belonged to
+ * another process before, and messages of that process may still lie where it put them. These are
+ * older than the time in `ack`, which is here the monotonic clock at the change of owner.
  */
 #define RDS_FLAG_NEW_OWNER 0x10
-/* Ours alone, too: a piece of an RDMA operation or of its answer (op_header.h). */
+/* A flag of this library alone: a piece of an RDMA operation or of its answer (op_header.h). */
 #define RDS_FLAG_OP 0x20
 enum {
 	RDS_EXTHDR_NONE = 0,
@@ -38,8 +42,13 @@ enum {
 	RDS_EXTHDR_RDMA_DEST = 3,
 	RDS_EXTHDR_NPATHS = 5,
 	RDS_EXTHDR_GEN_NUM = 6,
-	RDS_EXTHDR_SOCK = 14, /* ours alone, and not between hosts: be32, the socket that it is for (conn/meant_for.c) */
-	RDS_EXTHDR_OP = 15, /* ours alone: be64, the operation that this message goes with */
+	/*
+	 * of this library alone, never between hosts: be32, the socket that the message is for
+	 * (conn/meant_for.c)
+	 */
+	RDS_EXTHDR_SOCK = 14,
+	/* of this library alone: be64, the operation that this message goes with */
+	RDS_EXTHDR_OP = 15,
 };
 
 struct rds_wire_hdr {
@@ -59,24 +68,29 @@ struct rds_hdr {
 	uint32_t len;
 	uint16_t sport, dport;
 	uint8_t flags, credit;
-	uint8_t ext_type; /* the one extension: RDS_EXTHDR_RDMA, _RDMA_DEST, or _NONE (others are skipped) */
+	/* the one extension: RDS_EXTHDR_RDMA, _RDMA_DEST, or _NONE (others are skipped) */
+	uint8_t ext_type;
 	uint32_t ext_rkey, ext_offset;
-	uint32_t sock; /* RDS_EXTHDR_SOCK, where there is no operation; 0: for whoever has the port */
-	uint64_t op; /* RDS_EXTHDR_OP, beside the other; 0: none */
+	/* RDS_EXTHDR_SOCK, only without an operation; 0: any socket that has the port */
+	uint32_t sock;
+	uint64_t op; /* RDS_EXTHDR_OP, beside the one extension; 0: none */
 };
 
-/* Checksum filled if `checksum`, else 0. */
+/* Fills in the checksum if `checksum` is true, else 0. */
 void rds_wire_hdr_encode(const struct rds_hdr *h, struct rds_wire_hdr *w, bool checksum);
-/* The same for a message that has nothing else in it, without checksum. */
+/* The same for a message that uses no other field, without checksum. */
 static inline void rds_wire_hdr_encode_plain(struct rds_wire_hdr *w, uint64_t seq, uint32_t len, uint16_t sport,
 					     uint16_t dport)
 {
 	*w = (struct rds_wire_hdr){
 		.sequence = htobe64(seq), .len = htobe32(len), .sport = htobe16(sport), .dport = htobe16(dport)};
 }
-/* -EBADMSG: checksum wrong, length above RDS_MAX_MSG, congestion frame that is not exactly one map, notice of
- * a moved port that is not exactly one or has no sequence number, piece of an operation without a sequence number, data frame with
- * extension area that is not well formed.  `w` may be in memory that a hostile peer goes on changing: it is copied once. */
+/*
+ * -EBADMSG: a wrong checksum, a length above RDS_MAX_MSG, a congestion frame that is not exactly
+ * one map, a redirect that is not exactly one or has no sequence number, a piece of an operation
+ * without a sequence number, or a data frame with a malformed extension area. `w` may be in memory
+ * that a hostile peer goes on changing: it is copied once.
+ */
 int rds_wire_hdr_decode(const void *w, struct rds_hdr *h);
 
 #endif

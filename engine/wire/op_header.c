@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * op_header.c - the bytes of op_header.h: big-endian, 72 of them.
+ * op_header.c - encodes and decodes the structures of op_header.h: 72 bytes, big-endian.
  */
 #include "engine/wire/op_header.h"
 
@@ -69,7 +69,10 @@ int rds_wire_op_decode(const void *from, size_t size, struct rds_wire_op_hdr *h)
 	if (size < sizeof(w))
 		return -EBADMSG;
 	memcpy(&w, from, sizeof(w));
-	/* From here on the compiler may not go back to memory that a hostile peer goes on changing. */
+	/*
+	 * From here on the compiler must not read the memory again, which a hostile peer may go on
+	 * changing.
+	 */
 	__asm__ volatile("" : "+m"(w) : : "memory");
 	*h = (struct rds_wire_op_hdr){
 		.kind = w.kind,

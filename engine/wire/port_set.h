@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * port_set.h - a set of ports, a bit for each: for a walk over messages that decides once for each port and not for each message.
+ * port_set.h - a set of ports, one bit for each. For a walk over messages that makes one decision
+ * for each port and not for each message.
  *
- * Who has one takes out again what was put in, so that it is empty between two walks and need not be cleared as a whole.
+ * The user of a set removes each port that it added. So the set is empty between two walks and need
+ * not be cleared as a whole.
  */
 #ifndef ENGINE_PORT_SET_H
 #define ENGINE_PORT_SET_H
@@ -19,7 +21,7 @@ static inline bool rds_port_set_has(const struct rds_port_set *set, uint16_t por
 	return set->bits[port / 8] >> port % 8 & 1;
 }
 
-/* False: it was there. */
+/* False: the port was in the set already. */
 static inline bool rds_port_set_add(struct rds_port_set *set, uint16_t port)
 {
 	bool new = !rds_port_set_has(set, port);
