@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * client.h - what connections ask of the packages above them: of RDMA operations, whose pieces lie in their queues (rdma); of those who wait for room
- * (progress); of what goes to sockets that no process has (share).  Filled in before anything runs.
+ * client.h - what connections ask of the packages above them; filled in before the engine starts.
+ *
+ * rdma: operations, whose pieces lie in the queues.  progress: threads that wait for room.  share:
+ * messages for sockets that have no owner.
  */
 #ifndef ENGINE_CONN_CLIENT_H
 #define ENGINE_CONN_CLIENT_H
@@ -13,55 +15,80 @@
 #include "engine/conn/conn.h"
 
 struct rds_conn_client {
-	/* ---- what is in the queue and belongs to an operation; tx held ---- */
-	bool (*item_wanted)(const struct rds_queue_item *q); /* to be sent? */
-	/* May it go now?  False: when some reads have been answered. */
+	/* ---- messages of the queue that belong to an operation; tx held ---- */
+	bool (*item_wanted)(const struct rds_queue_item *q); /* is it still to be sent? */
+	/*
+	 * May it go now?  False: too many reads are under way, or it waits for other operations.
+	 */
 	bool (*item_may_send)(struct rds_conn *conn, const struct rds_queue_item *q);
-	/* The bytes of a piece, header first, malloc'ed.  NULL: not to be had; its operation has failed. */
+	/*
+	 * The bytes of a piece, header first, from malloc().  NULL: the bytes cannot be read, and
+	 * its operation has failed.
+	 */
 	void *(*item_gather)(struct rds_conn *conn, struct rds_queue_item *q, bool *began);
-	/* Before it is given to the transport: another's message may come behind it, while its own pieces have gone. */
+	/*
+	 * Called before the piece goes to the transport.  Another operation's message may come
+	 * behind it, while the pieces of its own have gone.
+	 */
 	void (*item_sending)(struct rds_conn *conn, const struct rds_queue_item *q);
-	void (*item_unsent)(struct rds_queue_item *q, bool began); /* there was no room for it */
-	void (*item_unrouted)(struct rds_queue_item *q);	   /* there is nowhere for it to go */
-	void (*item_leaves)(struct rds_queue_item *q);		   /* the queue, sent or not */
+	/* the transport had no room for it */
+	void (*item_unsent)(struct rds_queue_item *q, bool began);
+	/* it has no route and is dropped */
+	void (*item_unrouted)(struct rds_queue_item *q);
+	/* it leaves the queue, sent or not */
+	void (*item_leaves)(struct rds_queue_item *q);
 
 	/* ---- the queue; tx held ---- */
-	/* What is first may not go.  True: something that has waited behind it is first now, and may. */
+	/* The first message may not go.  True: a later one that may go is first now. */
 	bool (*queue_pass)(struct rds_conn *conn);
-	/* It has left another connection's queue: gives it its number and its place. */
+	/* The message comes from another connection's queue: gives it a number and a place. */
 	void (*queue_insert)(struct rds_conn *to, struct rds_queue_item *q);
-	void (*queue_insert_redirect)(struct rds_conn *conn, struct rds_queue_item *q); /* its number is the next */
-	/* The message of these operations is going to wait in the queue. */
+	/* a redirect: gets the next number */
+	void (*queue_insert_redirect)(struct rds_conn *conn, struct rds_queue_item *q);
+	/* The message that goes with these operations is about to wait in the queue. */
 	void (*queue_attach)(struct rds_queue_item *q, struct rds_op *ops);
-	/* Is it to wait in the queue, because of what went to other processes of that address? */
+	/* Must it wait in the queue, because of operations to other processes of that address? */
 	bool (*queue_holds)(struct rds_conn *conn, struct rds_op *ops);
-	void (*queue_drop_aborted)(struct rds_conn *conn); /* it is known which of them the peer has */
-	void (*answers_flush)(struct rds_conn *conn);	   /* before anything else that goes out */
-	void (*advertise)(struct rds_conn *conn);	   /* conn->nadvertise */
+	/* called when it is known which aborted messages the peer has */
+	void (*queue_drop_aborted)(struct rds_conn *conn);
+	/* called before any other message goes out */
+	void (*answers_flush)(struct rds_conn *conn);
+	void (*advertise)(struct rds_conn *conn);	   /* sends the keys of conn->nadvertise */
 
-	/* ---- a message's end is told to its sender; tx held ---- */
-	/* RDS_REPORT_END is set; not any more afterwards. */
+	/* ---- the end of a message is reported to its sender; tx held ---- */
+	/* RDS_REPORT_END is set before the call and cleared by it. */
 	void (*report_end)(struct rds_queue_unacked *u, int status);
-	bool (*report_aborted)(const struct rds_queue_unacked *u); /* ... it is one that is dropped */
+	/* ... is it a message that is dropped, not sent? */
+	bool (*report_aborted)(const struct rds_queue_unacked *u);
 
 	/* ---- the operations of a connection; rx and tx held ---- */
-	/* Which of its messages are to be sent again, because their operations have been carried out? */
+	/*
+	 * Finds which messages are to be sent again, because their operations have been carried
+	 * out.
+	 */
 	void (*ops_judge)(struct rds_conn *conn);
 	void (*ops_cancel)(struct rds_conn *conn, struct rds_sock *sk, uint16_t dport);
-	/* It has broken: what was started is over; all: what was not, as well. */
+	/*
+	 * The connection has broken: operations that were started are over; all: the others as
+	 * well.
+	 */
 	void (*ops_broken)(struct rds_conn *conn, bool all);
 
 	/* ---- received; rx held ---- */
 	enum rds_rx_verdict (*recv_piece)(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx);
 	void (*recv_used_key)(struct rds_sock *sk, uint32_t rkey);
-	/* A device has carried it out, or failed, or has data of it (up->op_done). */
+	/* A device has carried out the operation, or failed, or has data of it (up->op_done). */
 	void (*op_done)(struct rds_conn *conn, uint64_t id, int err, uint64_t at, const void *data, size_t len);
 
-	/* A transport has room again: whoever waits for that may try.  No lock held but rx or tx. */
+	/*
+	 * A transport has room again: wake the threads that wait for it.  No lock held but rx or
+	 * tx.
+	 */
 	void (*room_made)(void);
 	/*
-	 * What waits for sockets of nobody goes to them in a way that outlives this process; the rest still waits.  control and tx held; returns
-	 * what has gone, which is still to be released.
+	 * Moves waiting messages for sockets without an owner to their mailboxes, which outlive
+	 * this process; the others still wait.  control and tx held.  Returns the moved messages,
+	 * which are still to be released.
 	 */
 	struct rds_queue_item *(*mailbox_deliver)(struct rds_conn *unrouted);
 	void (*mailbox_deliver_all)(void); /* no lock held */
@@ -69,7 +96,10 @@ struct rds_conn_client {
 
 extern struct rds_conn_client rds_conn_client;
 
-/* It ends in this way: before rds_queue_unacked_release(), which says that it was acknowledged. */
+/*
+ * Reports that the message ends in this way.  To be called before rds_queue_unacked_release(),
+ * which reports an acknowledgement.
+ */
 static inline void rds_unacked_report_end(struct rds_queue_unacked *u, int status)
 {
 	if (unlikely(u->report & RDS_REPORT_END))

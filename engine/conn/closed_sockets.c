@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-#include "engine/conn/client.h"
 /*
- * closed_sockets.c - what a socket has sent and is still here when the socket is closed.
+ * closed_sockets.c - messages that are still queued here when their socket is closed.
  *
- * The kernel takes all of it back (rds-semantics 11.7).  Here it goes on without its socket (socket/socket.c), but not at any price, or a program that opens a
- * socket for each message, each with an SNDBUF of its own, would fill its memory:
- *   - where nobody is there to take it, it would wait for ever: it is taken back;
- *   - for a peer that is stopped, or slower than the program, ORPHANS_MAX may wait of sockets that are closed, themselves included.  When there is more, what
- *     the next one has sent and no transport has had is taken back.  Its own does not count, so whatever SNDBUF a program has set for its
- *     few sockets, nothing of theirs is lost.
+ * The kernel drops all of them (rds-semantics 11.7).  Here they are still sent (socket/refcount.c),
+ * within limits: otherwise a program that opens a socket for each message, each with an SNDBUF of
+ * its own, would fill its memory.
+ *   - Messages that no peer is there to take would wait for ever: they are dropped.
+ *   - For a peer that is stopped, or slower than the program, messages of closed sockets may take
+ *     ORPHANS_MAX, the sockets themselves included.  Above that, the unsent messages of the next
+ *     closed socket are dropped.  Its own messages do not count.  So a program with few sockets
+ *     loses none, whatever SNDBUF it has set.
  *
- * To find out how much waits means to look at all of it.  So all that closed sockets have anywhere is counted as it comes and goes (socket/refcount.c), and nobody
- * looks as long as that is little.
+ * To find out how much waits, all of the queue has to be read.  So the memory of all closed sockets
+ * is counted as it comes and goes (socket/refcount.c), and no queue is read while that is little.
  * Must not know why anything waits.
  */
+#include "engine/conn/client.h"
 
 #define ORPHANS_MAX ((uint64_t)64 << 20)
 
@@ -31,11 +33,12 @@ static void queue_drop_sock(struct rds_conn *conn, const struct rds_sock *sk, bo
 		}
 	}
 	conn->queue_tail = p;
+	/* pieces have no socket; their operations have ended */
 	if (atomic_load(&sk->had_ops))
-		rds_queue_purge(conn, false); /* pieces are no socket's; its operations have ended */
+		rds_queue_purge(conn, false);
 }
 
-/* What closed sockets other than that one have left. */
+/* Have closed sockets other than `but` left too much here? */
 static bool queue_closed_too_much(const struct rds_conn *conn, const struct rds_sock *but)
 {
 	const struct rds_sock *sk, *last = NULL;
@@ -52,7 +55,10 @@ static bool queue_closed_too_much(const struct rds_conn *conn, const struct rds_
 	return n > ORPHANS_MAX;
 }
 
-/* As long as the first is the same and there are no fewer, nothing has gone since it was looked at.  conn->tx held */
+/*
+ * While the same message is first and no fewer are queued, none has left since the last look.
+ * conn->tx held
+ */
 static bool queue_is_crowded(struct rds_conn *conn, const struct rds_sock *but)
 {
 	if (!conn->queue)

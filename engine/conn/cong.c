@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * cong.c - congestion: port maps of this process's addresses, and what peers say of theirs (net/rds/cong.c).
+ * cong.c - congestion: port maps of this process's addresses, and maps of the peers' ports
+ * (net/rds/cong.c).
  *
- * A socket whose queue holds more than RCVBUF is congested until it falls below half of that.  Its port's bit is set in
- * the map of its local address and the whole map goes to every peer connected to that address, between messages and once
- * after each (re)connect; so a lost update cannot wedge a sender.  Edge driven, no timeout.
+ * A socket whose queue holds more than RCVBUF is congested until it falls below half of that.  Its
+ * port's bit is set in the map of its local address.  The whole map goes to every peer connected to
+ * that address, between messages, after each change and once after each (re)connect; so a lost
+ * update cannot block a sender for ever.  Edge driven, no timeout.
  *
- * Each peer process has its own view of its own ports: a foreign map belongs to a connection.  On a loop connection it
- * is the local map itself.  All under rx; bits are read without it.
+ * Each peer process has its own view of its own ports: a foreign map belongs to a connection.  On a
+ * loop connection it is the local map itself.  All under rx; bits are read without it.  Must not
+ * know why a queue is long.
  */
 #include <endian.h>
 #include <stdlib.h>
@@ -15,7 +18,7 @@
 
 #include "engine/conn/conn.h"
 
-static struct rds_cong_map *cong_maps; /* rx, as the others */
+static struct rds_cong_map *cong_maps; /* rx, as the next two */
 static struct rds_sock *cong_monitors, *cong_met;
 
 struct rds_cong_map *rds_cong_map_find(const struct in6_addr *addr)
@@ -115,10 +118,13 @@ void rds_cong_sock_del(struct rds_sock *sk)
 		p = &(*p)->cong_next;
 	*p = sk->cong_next;
 	sk->cong_listed = false;
-	rds_sock_put(sk); /* not the last: whoever closes it has one */
+	rds_sock_put(sk); /* not the last reference: the thread that closes the socket has one */
 }
 
-/* Threads that sleep for it, and pollers that have met congestion since their last poll. */
+/*
+ * Wakes threads that sleep for an update, and pollers that have met congestion since their last
+ * poll.
+ */
 static void cong_wake_socks(void)
 {
 	struct rds_sock **p = &cong_met, *sk;
@@ -177,7 +183,7 @@ static void cong_set_port(struct rds_sock *sk, bool on)
 	unsigned char bit = (unsigned char)(1u << (sk->laddr.port & 7));
 
 	if (!map)
-		return; /* no memory for a map: senders are held back by their own buffers only */
+		return; /* no memory for a map: only their own buffers hold senders back */
 	b = (_Atomic unsigned char *)map->words + (sk->laddr.port >> 3);
 	if (on)
 		atomic_fetch_or(b, bit);
@@ -195,7 +201,10 @@ void rds_cong_check(struct rds_sock *sk)
 {
 	uint32_t limit = rds_sock_rcvbuf(sk);
 
-	/* Only sockets of a real transport: the kernel's loopback transport has no congestion (rds-semantics 5.5). */
+	/*
+	 * Only sockets of a real transport: the kernel's loopback transport has no congestion
+	 * (rds-semantics 5.5).
+	 */
 	if (atomic_load_explicit(&sk->transport, memory_order_relaxed) == RDS_TRANS_LOOP)
 		return;
 	if (!sk->congested && sk->rcv_bytes > limit) {
@@ -245,7 +254,8 @@ void rds_cong_received(struct rds_conn *conn, const void *bytes)
 		memcpy(&word, (const char *)bytes + 8 * i, 8);
 		atomic_store_explicit(&map->words[i], word, memory_order_relaxed);
 	}
-	rds_cong_updated(~0ull); /* the TCP transport, as which we present ourselves, reports every port */
+	/* we present ourselves as the TCP transport, which reports every port */
+	rds_cong_updated(~0ull);
 }
 
 void rds_cong_forget(void)

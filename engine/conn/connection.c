@@ -1,33 +1,41 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * connection.c - connections between this process and others: how they are found, come up, break and come up again.
+ * connection.c - connections between this process and others: how they are found, come up, break
+ * and come up again.
  *
- * The story of one connection:
+ * The states of a connection:
  *
- *   DOWN        made by the first send to that process, or by the peer's request.  A send starts it:
- *   CONNECTING  the helper asks the transport; a failure waits a random time below a limit that doubles from
- *               reconnect_min to reconnect_max, and tries again, for ever (a peer that is alive will answer some day).  After
- *               nonsense it is reconnect_max at once.
- *   UP          the congestion map goes first, then what had to be sent again, then what waited, then new messages.
- *   DOWN        it broke: unacknowledged messages go back to the queue.  If the peer lives, straight to CONNECTING again
- *               (which does not begin before there was memory for all of them).
- *   DEAD        the peer process is gone: everything for it is dropped (its sockets are gone too) and the object leaves the tables.
- *               If it was another host's, what it never was sent looks for its port anew.
+ *  DOWN        made by the first send to that process, or by the peer's request.  A send starts it:
+ *  CONNECTING  the helper asks the transport.  After a failure it waits a random time below a limit
+ *              that doubles from reconnect_min to reconnect_max, and tries again, for ever: a peer
+ *              that is alive will answer some day.  After a protocol error the limit is
+ *              reconnect_max at once.
+ *  UP          the congestion map goes first, then retransmitted messages, then messages that
+ *              waited, then new ones.
+ *  DOWN        the endpoint broke: unacknowledged messages are queued again.  If the peer lives,
+ *              CONNECTING follows at once; an attempt needs memory for all these messages first.
+ *  DEAD        the peer process is gone: messages to it are dropped (so are its sockets), and
+ *              the connection leaves the tables.  If the peer was on another host, unsent messages
+ *              are routed anew.
  *
- * Sequence numbers belong to the connection and survive all of it but DEAD.  Two processes that connect to each other at the
- * same moment: the attempt of the one with the smaller process id wins.  A request for a connection that is UP is
- * refused once: two attempts that cross may arrive in any order, and the peer may already have sent, over the one that won,
- * the last messages of its life.  If the peer asks again, it has lost the connection: the old endpoint is closed, the new one
- * taken.
+ * Sequence numbers belong to the connection and survive every state but DEAD.  If two processes
+ * connect to each other at the same moment, the attempt of the one with the smaller process id
+ * wins.  A request for a connection that is UP is refused once: two attempts that cross may arrive
+ * in any order, and the peer may already have sent the last messages of its life over the attempt
+ * that won.  If the peer asks again, it has lost the connection: the old endpoint is closed and the
+ * new one is taken.
  *
- * One endpoint at a time: either `ep`, which is up, or `pending`, on its way up, whichever side has asked for it.  As long as there is
- * one of them no attempt begins: the timer for that is set by any thread, after it has let go of the locks, and may fire late.
- * What a transport says of any other endpoint concerns nobody: that one is closed, and nothing else happens.
+ * There is one endpoint at a time: either `ep`, which is up, or `pending`, on its way up, whichever
+ * side has asked for it.  While there is one, no attempt begins: the timer for an attempt is set by
+ * any thread, after it has released its locks, and may fire late.  What a transport reports of any
+ * other endpoint only closes that endpoint.
  *
- * Going down is shutdown.c's.
+ * Going down is in shutdown.c.
  *
- * A loop connection has no process behind it but this one, and is UP from the start.  A NOWHERE connection keeps messages
- * for an address that nobody on this host can reach, or whose host has not said yet which process has the port (route.c).
+ * A loop connection has no process behind it but this one, and is UP from the start.  An UNROUTED
+ * connection keeps messages for an address that no host we reach has, or whose host has not yet
+ * told which process has the port (route.c).  Must not know how bytes move, nor which threads
+ * receive.
  */
 #include "engine/conn/incoming.h"
 #include "engine/conn/port_cache.h"
@@ -70,7 +78,10 @@ struct rds_conn *rds_conn_find(enum rds_conn_kind kind, const struct rds_conn_id
 	return NULL;
 }
 
-/* By id and kind: a process that listens on the remote transport, or is on another host, is reached by that one. */
+/*
+ * A process that listens on the remote transport, or is on another host, is reached by that
+ * transport.
+ */
 static struct rds_transport *conn_transport_for(enum rds_conn_kind kind, const struct rds_conn_id *id)
 {
 	if (kind == RDS_CONN_LOOP)
@@ -221,7 +232,8 @@ static struct rds_conn *conn_loop_pair(const struct rds_conn_id *id, int *err)
 	conn_loop_up(a);
 	conn_loop_up(b);
 	rx_lock();
-	rds_cong_updated(~0ull); /* the kernel's loopback connection "sends" its map when it comes up */
+	/* the kernel's loopback connection "sends" its map when it comes up */
+	rds_cong_updated(~0ull);
 	rx_unlock();
 	return a;
 }
@@ -248,7 +260,7 @@ struct rds_conn *rds_conn_get(enum rds_conn_kind kind, const struct rds_conn_id 
 	return conn;
 }
 
-/* DOWN -> CONNECTING, control and tx held: does the helper have to begin? */
+/* DOWN -> CONNECTING, control and tx held.  True: the helper has to start an attempt. */
 bool rds_conn_start_locked(struct rds_conn *conn)
 {
 	if (atomic_load(&conn->state) != RDS_CONN_DOWN || conn->kind == RDS_CONN_LOOP)
@@ -300,7 +312,10 @@ void rds_conn_retry_later(struct rds_conn *conn)
 	rds_conn_backoff(conn);
 }
 
-/* What a broken endpoint still holds goes to the queue. False: still no memory for all of it. */
+/*
+ * Messages that a broken endpoint still holds go to the queue.  False: still no memory for all of
+ * them.
+ */
 static bool conn_rescue_stale(struct rds_conn *conn)
 {
 	struct rds_ep *ep;
@@ -317,7 +332,10 @@ static bool conn_rescue_stale(struct rds_conn *conn)
 	return done;
 }
 
-/* It is certain that the peer process has ended.  Of one on another host only its transport knows, and says so. */
+/*
+ * Is it certain that the peer process has ended?  For another host only its transport knows, and
+ * reports it.
+ */
 static bool conn_peer_is_gone(const struct rds_conn *conn)
 {
 	return conn->id.peer_slot != RDS_SLOT_REMOTE &&
@@ -331,7 +349,7 @@ static void conn_note_attempt(struct rds_conn *conn)
 	rds_unlock(&conn->tx);
 }
 
-/* Helper: time to try. */
+/* Helper: it is time for an attempt. */
 static void conn_retry(struct rds_timer *tm)
 {
 	struct rds_conn *conn = container_of(tm, struct rds_conn, retry);
@@ -341,7 +359,7 @@ static void conn_retry(struct rds_timer *tm)
 	int err;
 
 	if (atomic_load(&conn->nredirects_out) ||
-	    atomic_load(&conn->nredirects_in)) { /* for lack of memory it waits here, too */
+	    atomic_load(&conn->nredirects_in)) { /* redirects retry here after lack of memory */
 		rx_lock();
 		rds_conn_work_add(conn);
 		rx_unlock();
@@ -354,7 +372,8 @@ static void conn_retry(struct rds_timer *tm)
 		rds_conn_down(conn, conn->ep, -ECONNRESET, false);
 		return;
 	}
-	if (atomic_load(&conn->state) != RDS_CONN_CONNECTING || conn->pending) /* set before the peer's request came */
+	/* the timer was set before the peer's request came */
+	if (atomic_load(&conn->state) != RDS_CONN_CONNECTING || conn->pending)
 		return;
 	if (conn->kind == RDS_CONN_UNROUTED) {
 		conn_note_attempt(conn);
@@ -398,7 +417,8 @@ void rds_conn_up(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack)
 {
 	bool again = conn->was_up;
 
-	if (ep != conn->pending) { /* to put it in another's place would lose what lies there */
+	/* in the place of another endpoint it would lose that one's messages */
+	if (ep != conn->pending) {
 		rds_transport_ep_ops(ep)->close(ep);
 		return;
 	}
@@ -411,7 +431,8 @@ void rds_conn_up(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack)
 	conn->peer_asked_again = conn->ack_unknown = false;
 	rds_conn_history_up(conn);
 	rds_queue_acked(conn, ack);
-	if (likely(!atomic_load(&conn->ack_lied))) /* else it is given nothing, and the timer breaks it */
+	/* else no message goes to it, and the timer breaks it */
+	if (likely(!atomic_load(&conn->ack_lied)))
 		atomic_store(&conn->state, RDS_CONN_UP);
 	rds_unlock(&conn->tx);
 	rds_unlock(&rds_lock_control);
@@ -419,16 +440,17 @@ void rds_conn_up(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack)
 	rds_conn_log_state(conn, true, "is up", again ? "again" : "for the first time");
 	rx_lock();
 	conn->want_push = true;
-	conn->want_map = conn->want_flush =
-		true;	     /* senders may have gone to sleep while there was no endpoint to ask */
+	/* flush: senders may have gone to sleep while there was no endpoint to ask */
+	conn->want_map = conn->want_flush = true;
 	rds_conn_work_add(conn); /* map first, then the queue */
 	rx_unlock();
 	rds_conn_work_run();
 }
 
 /*
- * A peer may ask for whatever it likes, and each connection costs memory as long as it lives: it has to be to an address of
- * ours, and one process gets a quarter at most of what a process can have.  control held.
+ * A peer may ask for any connection, and each one costs memory as long as it lives.  So it has to
+ * be to an address of ours, and one process gets at most a quarter of the connections that a
+ * process can have.  control held.
  */
 static int conn_may_connect(const struct rds_conn_id *id)
 {
@@ -452,7 +474,10 @@ static int conn_may_connect(const struct rds_conn_id *id)
 	return -ENOSPC;
 }
 
-/* Somebody new would send to sockets that are about to be somebody else's, over a device; whom we know is told, and waited for (share/handoff_out.c). */
+/*
+ * While sockets are handed off, no new peer connects over a device: it would send to a process that
+ * they leave.  Peers that are connected are told, and waited for (share/handoff_out.c).
+ */
 static int conn_may_come(const struct rds_transport *t, const struct rds_conn_id *id)
 {
 	if (unlikely(atomic_load(&conn_refuse_new)) && (t->ops->caps & RDS_TCAP_REMOTE))
@@ -473,19 +498,25 @@ static struct rds_conn *conn_accept_from(const struct rds_transport *t, const st
 	return conn;
 }
 
-/* May the peer's endpoint take the place of what is there?  0: nothing is there any more. */
+/*
+ * Closes what is there, so that the peer's endpoint may take its place.  0, or an errno that
+ * refuses the peer's.
+ */
 static int conn_make_way(struct rds_conn *conn, const struct rds_conn_id *id)
 {
 	if (conn->pending && !conn->peer_asked &&
 	    memcmp(registry_self(rds_node_registry), &id->peer, sizeof(id->peer)) < 0)
-		return -EALREADY; /* crossing: ours wins */
-	if (conn->pending) {	  /* ours loses; its own it has given up */
+		return -EALREADY; /* crossing: our attempt wins */
+	if (conn->pending) {	  /* our attempt loses, or the peer has given up its earlier one */
 		rds_transport_ep_ops(conn->pending)->close(conn->pending);
 		conn->pending = NULL;
 	}
 	if (conn->ep && !conn->peer_asked_again) {
-		conn->peer_asked_again =
-			true; /* most likely from before the crossing was settled: what the peer sends lies in our endpoint */
+		/*
+		 * Most likely a request from before the crossing was settled: what the peer has
+		 * sent lies in our endpoint.
+		 */
+		conn->peer_asked_again = true;
 		return -EALREADY;
 	}
 	if (conn->ep)
@@ -512,7 +543,8 @@ struct rds_conn *rds_conn_accept(struct rds_transport *t, struct rds_ep *ep, con
 	rds_lock(&conn->tx);
 	conn->peer_asked = true;
 	rds_conn_history_attempt(conn);
-	conn->t = t; /* the sides may differ in what they prefer: what comes up first will do */
+	/* the sides may prefer different transports: the first that comes up is used */
+	conn->t = t;
 	atomic_store(&conn->state, RDS_CONN_CONNECTING);
 	rds_unlock(&conn->tx);
 	rx_lock();

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * history.c - what a connection has been through, for rds-info: when it was last tried, came up, and went down, and why.
+ * history.c - connection history for rds-info: when a connection was last tried, came up and went
+ * down, and why.
  *
- * Written where connections come up and go down, which is seldom; sending and receiving know nothing of it.
+ * Written where connections come up and go down, which is seldom.  Sending and receiving must not
+ * know of it.
  */
 #include "engine/conn/conn.h"
 #include "engine/sys/patience.h"
@@ -18,7 +20,7 @@ void rds_conn_history_up(struct rds_conn *conn)
 	conn->history.up_at = os_wall_seconds();
 }
 
-/* The reasons are those of kernels with InfiniBand; the nearest one stands for what happens here. */
+/* The numbers are those of kernels with InfiniBand; the nearest one is used. */
 static enum rds_conn_reason history_reason(bool was_up, int why)
 {
 	switch (-why) {
@@ -47,12 +49,13 @@ void rds_conn_history_down(struct rds_conn *conn, bool was_up, int why)
 	conn->history.attempts = 0;
 }
 
-/* ---- messages wait for a peer that cannot be reached, and somebody has to be told ---- */
+/* ---- the log line about a peer that cannot be reached ---- */
 
 /*
- * As in the kernel that is no error: it is tried again for ever, and the program hears nothing.  Whoever looks for the reason why a program
- * stands still finds one line in the log, after a time that no reconnect and no reboot of a switch takes, and another when it is over.  If
- * nothing waits, there is no line.
+ * As in the kernel, an unreachable peer is no error: it is tried again for ever, and the program
+ * hears nothing.  For an administrator who looks for the cause, there is one line in the log if
+ * messages wait, after a time that no reconnect and no reboot of a switch takes, and another one
+ * when the peer is reached again.
  */
 static unsigned seconds_of_ns(uint64_t ns)
 {

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * incoming.c - received messages: where their bytes lie and when the transport gets its room back.
+ * incoming.c - received messages: where their bytes lie, and when the transport gets its room back.
  *
- * A message that is read soon is copied once, from the transport's memory to the program's.  One that is not, while
- * its ring fills up behind it, is moved to the heap so that a slow reader never holds up the other sockets that share the
- * connection.  Must not know sockets' queues or who reads.
+ * A message that is read soon is copied once, from the transport's memory to the program's.  A
+ * message that is not read while its ring fills up behind it is copied to the heap, so that a slow
+ * reader does not hold up the other sockets of the connection.  All of it under rx.  Must not know
+ * sockets' queues, nor which call reads.
  */
 #include "engine/conn/incoming.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Free structures; rx. Bounded, so that one burst does not keep its memory for ever. */
+/*
+ * Free structures; rx.  Bounded, so that the pool does not keep the memory of one burst for ever.
+ */
 #define INC_POOL_MAX 4096
 static struct rds_inc *inc_pool;
 static unsigned inc_pooled;
@@ -61,7 +64,7 @@ static void inc_pool_put(struct rds_inc *inc)
 	inc_pooled++;
 }
 
-/* inc->len bytes of its own: in `small` if they fit.  False: no memory, and it has gone. */
+/* Copies inc->len bytes, to `small` if they fit.  False: no memory, and inc is freed. */
 static inline bool inc_copy_bytes(struct rds_inc *inc, const void *from)
 {
 	inc->ep = NULL;
@@ -74,7 +77,7 @@ static inline bool inc_copy_bytes(struct rds_inc *inc, const void *from)
 			return false;
 		}
 	}
-	if (inc->len) /* else there may be no address either */
+	if (inc->len) /* without bytes there may be no address either */
 		memcpy((void *)(uintptr_t)inc->data, from, inc->len);
 	return true;
 }
@@ -152,7 +155,7 @@ void rds_inc_evacuate(struct rds_conn *conn, struct rds_ep *ep)
 		if (inc->len) {
 			copy = malloc(inc->len);
 			if (!copy)
-				return; /* stays in place: the ring's own limit holds the sender back */
+				return; /* stays in place: the ring's limit holds the sender back */
 			memcpy(copy, inc->data, inc->len);
 		}
 		inc_unplace(inc);

@@ -1,23 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * meant_for.c - a message that waits is for the socket that had its port when it was sent.
+ * meant_for.c - a waiting message is for the socket that had its port when it was sent.
  *
- * On one host the kernel puts a message into the queue of a socket before sendto() returns, or drops it.  Here it may wait: for a connection that is
- * on its way up, for room, for a socket that changes hands.  If that socket is closed meanwhile, and another one has its port, of the same program
- * or a stranger's, the message is not for that one.  So whatever waits remembers the socket, by the number that the registry gives each (order),
- * and goes nowhere when the port has another one, or none.  Which socket it is, its sender has found out before (route.c); asked a second
- * time, the registry might say another one, or that it is just being changed.
+ * On one host the kernel puts a message into the queue of a socket before sendto() returns, or
+ * drops it.  Here the message may wait: for a connection that is coming up, for room, for a socket
+ * that is handed over.  If its socket is closed meanwhile, another socket may bind the port, of the
+ * same program or of another one.  The message is not for that one.  So each waiting message stores
+ * its socket, as the number that the registry gives each socket (order), and is dropped when the
+ * port has another socket, or none.  The sender has found the socket before (route.c).  A second
+ * question could find another socket, or a registry that is just being changed.
  *
- * That look is for its sender: a message of a socket that is gone takes nobody's room.  It decides nothing: who has the port may be another one when the
- * message is there.  So the header names the socket as well, and the receiver, which has the sockets under its lock, drops what was meant for another one.
- * What was sent at once, and never waited, needs no name: through shared memory it is with the receiver before sendto() returns, and calls/bind.c has it taken,
- * and dropped, before a socket appears.
+ * The check at the sender only frees room early: a message for a socket that is gone takes no room
+ * of other messages.  It is not the decision, since the port may have another socket when the
+ * message arrives.  So the header names the socket as well.  The receiver, which has the sockets
+ * under its lock, drops a message that names another one.  A message that was sent at once and
+ * never waited needs no name: through shared memory it is with the receiver before sendto()
+ * returns, and calls/bind.c takes and drops it before a new socket appears.
  *
- * Not covered: other hosts' sockets, whose names are not known here, and where the kernel promises no more; what was sent at once over a device, and is
- * on its way; messages that go with operations, whose end has to be told; what a broken connection has to send again; a moment in which nobody can say
- * who has the port.
- * Must not know where messages wait, and waits for nobody: it is asked with conn->tx held, by signal handlers, too, that have interrupted who has the
- * registry's lock.
+ * Not covered: sockets of other hosts, whose numbers are not known here, and for which the kernel
+ * promises no more; messages that were sent at once over a device and are on their way; messages
+ * that go with operations, whose end has to be reported; messages that a broken connection sends
+ * again; a moment in which the registry cannot tell who has the port.  Must not know where messages
+ * wait, and must not block: it is called with conn->tx held, also by signal handlers that have
+ * interrupted a thread with the registry's lock.
  */
 #include "engine/conn/conn.h"
 
@@ -30,7 +35,10 @@ static int port_sock_number(const struct rds_conn *conn, uint16_t port, uint64_t
 	return err == -ENOENT ? 0 : err;
 }
 
-/* The sender's answer holds, whatever has become of the port since: to ask again would let what it sent to one socket go to the next one. */
+/*
+ * The sender's answer is kept, even if the port has changed since: a second question could give a
+ * message that was sent to one socket to the next one.
+ */
 void rds_queue_item_mean(const struct rds_conn *conn, struct rds_queue_item *q, const struct rds_sock_dst *to)
 {
 	if (q->meant_sock || q->op || !q->u.sk || conn->id.peer_slot == RDS_SLOT_REMOTE)
@@ -52,12 +60,15 @@ bool rds_queue_item_outlived(const struct rds_conn *conn, struct rds_queue_item 
 	if (likely(gen == q->meant_gen))
 		return false;
 	if (port_sock_number(conn, q->u.dport, &sock))
-		return false; /* it cannot be asked now */
+		return false; /* the registry cannot be asked now */
 	q->meant_gen = gen;
 	return sock != q->meant_sock;
 }
 
-/* 32 bits of it: a port that has had 2^32 sockets while a message waited would be needed to mistake one. */
+/*
+ * 32 bits of the number are enough: a mistake would need 2^32 sockets on the port while a message
+ * waits.
+ */
 uint32_t rds_queue_item_sock(const struct rds_conn *conn, const struct rds_queue_item *q)
 {
 	return conn->id.peer_slot == RDS_SLOT_REMOTE || q->hdr.op ? 0 : (uint32_t)q->meant_sock;

@@ -2,8 +2,8 @@
 /*
  * port_cache.c - the table behind port_cache.h: a hash, and a list by age.
  *
- * Bounded: the entry that was written longest ago makes room.  Forgetting one costs a question and nothing else, except that
- * an answer under way is still needed: those entries stay.  Must not know connections or messages.
+ * Bounded: a new entry replaces the one that was written longest ago.  A lost entry costs one more
+ * question.  Entries whose answer is outstanding stay.  Must not know connections or messages.
  */
 #include "engine/conn/port_cache.h"
 
@@ -22,7 +22,7 @@ struct port_entry {
 	struct rds_addr addr;
 	enum rds_route_port_state state;
 	bool moved;	/* `was` is valid */
-	uint64_t until; /* ABSENT */
+	uint64_t until; /* valid with ABSENT */
 	struct rds_route_port_owner owner;
 	struct rds_procid was;
 };
@@ -165,7 +165,7 @@ void rds_route_port_found(const struct rds_addr *dst, const struct rds_route_por
 		return;
 	e->owner = *owner;
 	if (e->moved && procid_equal(&e->was, &owner->proc))
-		e->moved = false; /* it is back */
+		e->moved = false; /* the port has moved back */
 	port_set_state(e, RDS_PORT_FOUND);
 }
 
@@ -194,7 +194,7 @@ void rds_route_port_moved(const struct rds_addr *dst, const struct rds_procid *f
 {
 	struct port_entry *e = port_find(dst);
 
-	/* Somebody else may have learnt it, and the new answer, before. */
+	/* Another connection may have reported it before, and the new answer may be here. */
 	if (!e || e->state != RDS_PORT_FOUND || !procid_equal(&e->owner.proc, from))
 		return;
 	e->moved = true;
@@ -222,5 +222,6 @@ unsigned rds_route_ports_count(void)
 
 void rds_route_ports_forget(void)
 {
-	memset(&port_cache, 0, sizeof(port_cache)); /* a thread of the parent may have been in the middle of a change */
+	/* no walk: a thread of the parent may have been in the middle of a change */
+	memset(&port_cache, 0, sizeof(port_cache));
 }

@@ -1,34 +1,48 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * port_moved.c - a port of another host has moved from one process to another, and messages were on their way.
+ * port_moved.c - redirects: a port of another host moves to another process while messages are on
+ * their way.
  *
- * Who sends to another host has asked once which process has the port, and goes on sending to that one.  When the port
- * is closed there and bound by another process of that host, the kernel, which knows one node and no processes, would give the
- * next message to the new socket.  So here the old process sends the message *back* instead of dropping it: not its bytes, which the sender
- * keeps until they are acknowledged, but a notice with its number.  The sender takes that message, and all that it has sent to the
- * port since, out of this connection, has them look for their port anew, in order, and forgets who had it.
+ * A sender to another host asks once which process has the port, and goes on sending to that
+ * process.  When the port is closed there and bound by another process of that host, the kernel,
+ * which knows one node and no processes, would give the next message to the new socket.  So here
+ * the old process does not drop the message but sends a redirect with its number.  The bytes stay
+ * with the sender, which keeps them until they are acknowledged.  The sender takes that message,
+ * and all that it has sent to the port since, out of this connection, routes them anew, in order,
+ * and forgets the old owner of the port.
  *
- * Nothing is lost or doubled, whenever the connection breaks:
- *   - the notice is a message with a sequence number: sent again until it is acknowledged, and not acknowledged before the sender has taken its messages;
- *   - the message that was sent back is not acknowledged before the sender says that it has *heeded* the notice.  It says so by another such message,
- *     in the step in which it takes its own: what it sends to the port before that is covered by the notice, what comes after it is not.  (An
- *     acknowledgement would not do: each side may be holding back what the other waits for.)
- * What was sent to the port before the message that came back has been dealt with, acknowledged or not: so nothing of it is under way any more.
+ * No message is lost or doubled, whenever the connection breaks:
+ *   - A redirect is a message with a sequence number: it is sent again until it is acknowledged,
+ *     and not acknowledged before the sender has taken out its messages.
+ *   - A refused message is not acknowledged before the sender has *acknowledged the redirect*.  It
+ *     does so with another such message, in the same step in which it takes out its own: the
+ *     redirect covers what was sent to the port before that, and not what is sent after it.  (An
+ *     acknowledgement of sequence numbers would not do: each side may be holding back what the
+ *     other waits for.)
  *
- * A process that *leaves* a socket to others (share/handoff_out.c) says so before it ends, of each of its ports, with the number of the first message that it has not
- * accepted: what came before is with the socket, and goes to whoever carries it next.
+ * Messages to the port that were sent before the refused one are done, acknowledged or not: none of
+ * them is under way any more.
  *
- * Both may be what room depends on that messages wait for, since the peer does not acknowledge meanwhile: so they go before messages that no transport
- * ever had (rdma/op_order.c).  What was sent to the port has been taken out of these; that they go before others changes nothing.  After a break they
- * go behind what is sent again, which has its numbers: that needs no more room than it had before (verbs/group.c).
+ * A process that hands off a socket (share/handoff_out.c) sends a redirect for each of its ports
+ * before it ends, with the number of the first message that it has not accepted: the messages
+ * before that are with the socket, and go to its next owner.
  *
- * Order: as long as messages for the port are under way to the old process, over another connection, new ones go after them there; behind what has
- * come back, while that waits (route.c).
+ * Both kinds may be what makes room that waiting messages need, since the peer does not acknowledge
+ * meanwhile.  So they are put before messages that no transport ever had (rdma/op_order.c).
+ * Messages to the port have been taken out of these, so their order does not change.  After a break
+ * a redirect goes behind messages that are sent again, which have its numbers: that needs no more
+ * room than before (transport/verbs/batch.c).
  *
- * A port may be back before the notice has been heeded: until then what was sent to it still comes back, and finds it again in order.
+ * Order: while messages for the port are under way to the old process over another connection, new
+ * ones follow them there; while taken-out messages wait, new ones go behind those (route.c).
  *
- * A peer that takes nothing may not have all of our memory by giving reason for either: what waits in the queue weighs as answers do (RDS_ANSWERS_MAX), and
- * above that what would need another one is not taken.  That a notice was heeded always is: it asks for nothing, and acknowledgements wait for it.
+ * A port may be back before the redirect has been acknowledged: until then messages to it are still
+ * refused, and find it again in order.
+ *
+ * A peer that takes nothing must not use up our memory by causing redirects.  Queued ones count
+ * like answers (RDS_ANSWERS_MAX); above that limit a message that would need another redirect is
+ * not taken.  The acknowledgement of a redirect is always taken: it causes no message, and sequence
+ * acknowledgements wait for it.
  */
 #include <endian.h>
 #include <stdlib.h>
@@ -39,9 +53,10 @@
 #include "engine/conn/port_cache.h"
 
 #define AGAIN_NS (10 * 1000000ull)
-#define OUT_MOST 65536u /* a peer of our kind has given reason for one of each port, until it heeds it */
+/* a peer that runs this library causes at most one for each port, until it acknowledges it */
+#define OUT_MOST 65536u
 
-/* Another process of this host that lives and has the port that this message is for? */
+/* Does another living process of this host have the port now? */
 static bool port_has_moved(const struct rds_conn *conn, uint16_t port)
 {
 	struct registry_owner own;
@@ -51,7 +66,7 @@ static bool port_has_moved(const struct rds_conn *conn, uint16_t port)
 	       registry_proc_alive(rds_node_registry, own.proc, &own.procid);
 }
 
-/* rx held; the list may grow under the feet of who has only tx. */
+/* rx held.  The list may move, so a thread with tx only must not read it. */
 static struct rds_conn_redirect *redirect_add(struct rds_conn *conn)
 {
 	unsigned n = atomic_load(&conn->nredirects_out), cap = conn->out_cap ? 2 * conn->out_cap : RDS_REDIRECTS_MAX;
@@ -73,7 +88,7 @@ static bool redirects_are_full(const struct rds_conn *conn)
 	return atomic_load(&conn->answer_bytes) > RDS_ANSWERS_MAX;
 }
 
-/* The notice that a message to that port is covered by. */
+/* The redirect that covers a message to that port. */
 static struct rds_conn_redirect *redirect_covering(const struct rds_conn *conn, uint16_t port, uint64_t seq)
 {
 	unsigned i;
@@ -103,8 +118,10 @@ unsigned rds_conn_redirect_owed(const struct rds_conn *conn)
 }
 
 /*
- * What the peer has sent to that port from that message on comes back.  One notice does for all that it sends before it says that it has heeded it.
- * refused: the message itself, which waits for that; else it has not been sent yet.  False: no memory, or the peer has had its share of it.
+ * Messages of the peer to that port, from number seq on, have to be sent elsewhere.  One redirect
+ * covers all that the peer sends before it acknowledges it.  refused: seq is a message that was
+ * refused and waits for that; else it has not been sent yet.  False: no memory, or the peer has
+ * caused too many.
  */
 static bool redirect_note_port(struct rds_conn *conn, uint16_t port, uint64_t seq, bool refused)
 {
@@ -147,7 +164,7 @@ bool rds_conn_redirect_begin(struct rds_conn *conn, uint16_t port)
 	return !peer_takes_redirects(conn) || redirect_note_port(conn, port, next, false);
 }
 
-/* What both kinds of message say; the second has a byte more. */
+/* Payload of a redirect and of its acknowledgement; the latter has one byte more. */
 struct redirect_bytes {
 	uint64_t seq;
 	uint16_t port;
@@ -157,7 +174,7 @@ _Static_assert(offsetof(struct redirect_bytes, acked) == RDS_REDIRECT_BYTES &&
 		       sizeof(struct redirect_bytes) == RDS_REDIRECT_ACK_BYTES,
 	       "what wire/header.h says");
 
-/* The peer has taken its messages: what comes from now on was sent after that. */
+/* The peer has taken out its messages: it sent the messages that come from now on after that. */
 static void redirect_note_acked(struct rds_conn *conn, uint64_t seq, uint16_t port)
 {
 	unsigned i;
@@ -197,7 +214,9 @@ uint64_t rds_conn_redirect_limit(const struct rds_conn *conn, uint64_t last)
 	return last;
 }
 
-/* The first n are done with; what they held back may be acknowledged.  tx and rx held. */
+/*
+ * The first n are done; sequence numbers that they held back may be acknowledged.  tx and rx held.
+ */
 static void redirects_remove(struct rds_conn *conn, struct rds_conn_redirect *list, _Atomic unsigned *count, unsigned n)
 {
 	unsigned left = atomic_load(count) - n;
@@ -208,7 +227,7 @@ static void redirects_remove(struct rds_conn *conn, struct rds_conn_redirect *li
 		conn->t->ops->ack(conn->ep, rds_conn_recv_taken(conn));
 }
 
-/* tx held.  0, or -ENOMEM: it has not gone. */
+/* tx held.  0, or -ENOMEM: not sent. */
 static int redirect_send_one(struct rds_conn *conn, const struct rds_conn_redirect *m, size_t len)
 {
 	struct redirect_bytes bytes = {.seq = htobe64(m->seq), .port = htobe16(m->port), .acked = 1};
@@ -223,7 +242,10 @@ static int redirect_send_one(struct rds_conn *conn, const struct rds_conn_redire
 	return 0;
 }
 
-/* The next notice that has not been said, which is marked as said: it may be heeded before redirect_send_one() returns. */
+/*
+ * The next redirect that has not been sent.  Marks it as sent: it may be acknowledged before
+ * redirect_send_one() returns.
+ */
 static bool redirect_next_unsaid(struct rds_conn *conn, struct rds_conn_redirect *m, unsigned *at)
 {
 	bool some = false;
@@ -238,7 +260,7 @@ static bool redirect_next_unsaid(struct rds_conn *conn, struct rds_conn_redirect
 	return some;
 }
 
-/* What the peer has heeded is done with. */
+/* Removes redirects that the peer has acknowledged. */
 static void redirects_drop_acked(struct rds_conn *conn)
 {
 	unsigned n;
@@ -264,7 +286,7 @@ void rds_conn_redirect_send(struct rds_conn *conn)
 		if (!redirect_send_one(conn, &m, RDS_REDIRECT_BYTES))
 			continue;
 		rx_lock();
-		conn->out[at - 1].said = false; /* only who has tx takes any out */
+		conn->out[at - 1].said = false; /* only a thread with tx removes entries */
 		rx_unlock();
 		rds_timer_set(&conn->retry, os_now_ns() + AGAIN_NS);
 		break;
@@ -273,7 +295,10 @@ void rds_conn_redirect_send(struct rds_conn *conn)
 		conn->t->ops->flush(conn->ep, true);
 }
 
-/* tx held.  It may be acknowledged; done: the peer will hear of it, too.  Another thread may have been at it meanwhile. */
+/*
+ * tx held.  The redirect's own sequence number may be acknowledged; done: remove it, the peer has
+ * got its acknowledgement.  Another thread may have done this meanwhile.
+ */
 static void redirect_ack_in(struct rds_conn *conn, const struct rds_conn_redirect *m, bool done)
 {
 	rx_lock();
@@ -287,11 +312,15 @@ static void redirect_ack_in(struct rds_conn *conn, const struct rds_conn_redirec
 	rx_unlock();
 }
 
-/* What says that it is heeded acknowledges it as well: nothing else may go that way for a while.  tx held.  False: no memory just now. */
+/*
+ * The acknowledgement of the redirect also carries its sequence acknowledgement: nothing else may
+ * go to the peer for a while.  tx held.  False: no memory just now.
+ */
 static bool redirect_take_and_ack(struct rds_conn *conn, const struct rds_conn_redirect *m,
 				  struct rds_queue_item **list)
 {
-	if (atomic_load(&conn->state) == RDS_CONN_UP) { /* else it has been done, and what was dropped is not known any more */
+	/* else this is done already, and what was dropped is no longer known */
+	if (atomic_load(&conn->state) == RDS_CONN_UP) {
 		rx_lock();
 		rds_conn_client.ops_judge(conn);
 		rx_unlock();
@@ -331,11 +360,12 @@ static bool redirect_take_back(struct rds_conn *conn, const struct rds_conn_redi
 	rds_lock(&rds_lock_control);
 	if (!here && atomic_load(&conn->state) != RDS_CONN_DEAD)
 		rds_route_port_moved(&dst, &conn->id.peer);
-	atomic_fetch_add(&rds_route_gen, 1); /* first: whoever sends from now on looks up where */
+	atomic_fetch_add(&rds_route_gen, 1); /* first: later senders look up the route again */
 	taken = redirect_take_locked(conn, m, &list);
 	if (!list)
 		rds_debug("port %u has moved, nothing that was sent there is still here", m->port);
-	rds_route_requeue(&conn->id, list, here); /* newer ones for a socket of this host were held back */
+	/* newer messages for a socket of this host were held back */
+	rds_route_requeue(&conn->id, list, here);
 	rds_unlock(&rds_lock_control);
 	return taken;
 }

@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * receive.c - from the wire into sockets' queues (net/rds/recv.c).  rx held.
+ * receive.c - messages from the wire go into sockets' queues (net/rds/recv.c).  rx held.
  *
- * Acceptance: a message of a connection is taken once (sequence numbers outlive the connection's breaks), in order, and
- * acknowledged whether a socket wants it or not.  Queues have no hard limit; congestion is the brake (cong.c).
+ * A connection accepts each message once (sequence numbers outlive the connection's breaks), in
+ * order, and acknowledges it whether a socket takes it or not.  Queues have no hard limit;
+ * congestion holds senders back (cong.c).  Must not take conn->tx: what has to be sent is left as
+ * work (work.c).
  */
 #include "engine/conn/client.h"
 #include "engine/conn/conn.h"
 #include "engine/conn/incoming.h"
 
-static uint64_t receive_catching_up; /* a message waits for older ones, and that is when it changed hands; 0: none */
+/*
+ * When the socket of the message that waits for older ones changed its owner; 0: no message waits.
+ */
+static uint64_t receive_catching_up;
 
 static void receive_stamp(struct rds_sock *sk, struct rds_inc *inc)
 {
@@ -33,7 +38,10 @@ static void receive_enqueue(struct rds_sock *sk, struct rds_inc *inc)
 	rds_sock_wake(sk, POLLIN | POLLRDNORM | RDS_WAIT_RECV);
 }
 
-/* The kernel answers each of them at once; here the answer is sent when no lock of the receiver's is held (work_one). */
+/*
+ * The kernel answers each ping at once.  Here the answer is sent when no lock of the receiver's is
+ * held (conn_work_one()).
+ */
 static enum rds_rx_verdict receive_ping(struct rds_conn *conn, const struct rds_hdr *hdr)
 {
 	if (!rds_options()->ping_enable) {
@@ -54,7 +62,7 @@ static enum rds_rx_verdict receive_ping(struct rds_conn *conn, const struct rds_
 	return RDS_RX_DONE;
 }
 
-/* Where an accepted message goes. */
+/* Gives an accepted message to its socket. */
 static enum rds_rx_verdict receive_dispatch(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx)
 {
 	struct rds_sock *sk;
@@ -71,11 +79,12 @@ static enum rds_rx_verdict receive_dispatch(struct rds_conn *conn, struct rds_ep
 		RDS_STAT_INC_RX(recv_drop_no_sock);
 		return RDS_RX_DONE;
 	}
+	/* the sender keeps the message and finds the socket again */
 	if (unlikely(atomic_load_explicit(&sk->accepts_nothing, memory_order_relaxed)) ||
 	    (unlikely(atomic_load_explicit(&conn->nredirects_out, memory_order_relaxed)) &&
 	     rds_conn_redirect_covers(conn, &rx->hdr)))
 		return rds_conn_redirect_late(
-			conn, &rx->hdr); /* who sent that still has it, and will find the socket again */
+			conn, &rx->hdr);
 	inc = rds_inc_new(conn, ep, rx);
 	if (unlikely(!inc)) {
 		rds_error("out of memory for a message of %u bytes: its sender has to wait", rx->hdr.len);
@@ -89,8 +98,10 @@ static enum rds_rx_verdict receive_dispatch(struct rds_conn *conn, struct rds_ep
 }
 
 /*
- * What is older comes first.  If another message waits for that already, and is the older one, this one has its turn after it: whatever that waits
- * for was sent before it changed hands, so it lies before this one.  And what this one waits for does not lie behind a message that is newer.
+ * Older messages come first, so the transports are read for them.  If another message waits for
+ * that already, and its socket changed its owner earlier, this message comes after it.  Whatever
+ * that one waits for was sent before its change, so it lies before this message.  And messages that
+ * this one waits for do not lie behind a newer one.
  */
 static bool receive_catch_up(const struct rds_hdr *hdr)
 {

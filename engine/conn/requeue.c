@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * requeue.c - what a connection keeps (send_queue.c) and another one is to have: messages of sockets, by their ports or because no transport ever
- * had them.
+ * requeue.c - takes messages out of a connection (send_queue.c) for another one: messages of
+ * sockets, by port or because no transport ever had them.
  *
- * They are taken in order, as if they had just come from their sockets, without a number; what of them lies with the endpoint is copied, and its
- * entry stays until it is acknowledged, for nobody.  The message of an operation is taken if that has been found to have ended well (rds_ops_judge, when the
- * connection breaks, or before): then nothing else of it is left to do.  Otherwise it stays, and is given up with the operation.
- * Must not know where they go.  conn->tx held.
+ * They are taken in order, without a number, as if they had just come from their sockets.  Of a
+ * message that lies with the endpoint a copy is taken; its entry stays, without a socket, until it
+ * is acknowledged.  The message of an operation is taken if the operation is known to have ended
+ * well (rds_ops_judge(), when the connection breaks, or before): then only the message is left to
+ * send.  Otherwise it stays, and is given up with the operation.  Must not know where the messages
+ * go.  conn->tx held.
  */
 
 #include <stdlib.h>
@@ -38,18 +40,18 @@ bool rds_queue_has_port(const struct rds_conn *conn, uint16_t port)
 	return false;
 }
 
-/* As if it had just come from its socket. */
+/* As if the message had just come from its socket. */
 static void item_make_new(struct rds_queue_item *q)
 {
 	q->next = NULL;
 	q->was_sent = false;
 	q->hdr.flags = q->u.flags = q->hdr.flags & RDS_FLAG_NEW_OWNER;
 	q->u.once = q->u.again = false;
-	if (!(q->u.report & RDS_REPORT_END)) /* else it says what becomes of the message */
+	if (!(q->u.report & RDS_REPORT_END)) /* else u.async is the report of the message */
 		q->u.op = 0;
 }
 
-/* Which messages leave the queue. */
+/* Selects the messages that leave the queue. */
 struct queue_wanted {
 	bool (*is)(const struct rds_queue_item *q, const struct queue_wanted *w);
 	struct rds_sock *sk;
@@ -73,7 +75,7 @@ static bool item_is_handoff(const struct rds_queue_item *q, const struct queue_w
 	return item_is_unsent(q, w) && q->u.sk == w->sk && !q->u.cancelled && !q->op && !(q->hdr.flags & RDS_FLAG_OP);
 }
 
-/* They leave it for *tail; returns the new tail. */
+/* Moves the selected messages to *tail; returns the new tail. */
 static struct rds_queue_item **queue_unlink_wanted(struct rds_conn *conn, struct rds_queue_item **tail,
 						   const struct queue_wanted *w)
 {
@@ -121,7 +123,7 @@ bool rds_queue_take_port(struct rds_conn *conn, uint16_t port, uint64_t from, st
 
 		if (!unacked_is_to_port(u, port, from))
 			continue;
-		u->sk = NULL; /* the copy counts for the socket now, and says what becomes of it */
+		u->sk = NULL; /* the copy counts for the socket now, and has the report */
 		u->report = 0;
 		u->op = 0;
 		u->cancelled = true;

@@ -2,18 +2,23 @@
 /*
  * route.c - which connection does a message take?
  *
- * To the process that has bound the port (PEER); if that is this one, or nobody although the address is this host's, round
- * to ourselves (LOOP), which drops what has no socket as the kernel does; to an address of no host that we can reach it waits
- * (UNROUTED), as in the kernel, and the helper looks from time to time whether the address has appeared.
+ * The connection to the process that has bound the port (PEER).  If that is this process, or if no
+ * process has the port although the address is this host's, the loop connection (LOOP), which drops
+ * messages without a socket as the kernel does.  A message to an address that no host we reach has
+ * waits (UNROUTED), as in the kernel, and the helper checks from time to time whether the address
+ * has appeared.
  *
- * From an address that reaches other hosts, the helper asks the other one which of its processes has the port (transport.h: locate); the
- * answer is kept (port_cache.h), and the process is reached by a PEER connection of its own.  Nobody has it: the messages are dropped, as a
- * kernel would there; but only those that were there when it was asked.  The answer is about the time before it came, and a later message
- * may be the reply to one that the port, bound since, has sent us.  No answer: they wait.
+ * For a local address that reaches other hosts, the helper asks the other host which of its
+ * processes has the port (transport/transport.h: locate).  The answer is cached (port_cache.h), and
+ * the process is reached by a PEER connection of its own.  If no process has the port, messages are
+ * dropped, as a kernel would there; but only those that were queued when the question was asked.
+ * The answer is about the time before it came, and a later message may be the reply to one that the
+ * port, bound since, has sent us.  Without an answer the messages wait.
  *
- * A socket's messages to one address stay in order, also when the answer changes from UNROUTED to another: whoever gets the
- * new answer first has the old messages go that way before its own.  It may change at any time, and be another one for each of them: what
- * is sent to a port for which something has had to stay waits behind that.
+ * A socket's messages to one address stay in order, also when the route changes.  The first sender
+ * that learns the new route requeues the older messages onto it, then sends its own.  The route may
+ * change at any time, and differ for each of them: a message to a port for which older messages
+ * still wait goes behind these.  Must not know what a message contains, nor how an endpoint sends.
  */
 #include "engine/conn/client.h"
 #include "engine/wire/port_set.h"
@@ -22,8 +27,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HANDOVER_MS 16 /* a port of this host that is changing hands is looked at so often */
-#define ASK_AT_ONCE 16 /* ports of one address; further ones when these are answered */
+#define HANDOVER_MS 16 /* interval of the checks of a port of this host that changes its owner */
+#define ASK_AT_ONCE 16 /* ports of one address; more when these are answered */
 
 _Atomic uint64_t rds_route_gen;
 
@@ -36,11 +41,14 @@ static void conn_id_clear_peer(struct rds_conn_id *id)
 
 /* The socket that has a port of this host. */
 struct port_holder {
-	uint64_t sock; /* as in struct rds_queue_item; 0: nobody has it */
-	bool moved;    /* it has had another carrier */
+	uint64_t sock; /* as in struct rds_queue_item; 0: no socket has it */
+	bool moved;    /* the socket has had another owner */
 };
 
-/* Whose is that port?  Completes id.  far: our address is one that reaches other hosts.  -ENOENT: nobody's on this host. */
+/*
+ * Finds the owner of the port and completes id.  far: our address reaches other hosts.  -ENOENT: no
+ * process of this host has the port.
+ */
 static int port_owner_of(const struct rds_addr *dst, bool far, struct rds_conn_id *id, enum rds_conn_kind *kind,
 			 struct port_holder *has)
 {
@@ -55,14 +63,15 @@ static int port_owner_of(const struct rds_addr *dst, bool far, struct rds_conn_i
 	err = dst->port ? registry_lookup(rds_node_registry, &dst->ip, dst->port, dst->scope, &own) : -ENOENT;
 	if (!err)
 		*has = (struct port_holder){.sock = own.order + 1, .moved = own.moved};
-	if (!err && own.proc == REGISTRY_NOBODY) { /* changing hands, unless its last copy has been closed */
+	/* the socket changes its owner, unless its last copy has been closed */
+	if (!err && own.proc == REGISTRY_NOBODY) {
 		id->peer_slot = REGISTRY_NOBODY;
 		*kind = RDS_CONN_UNROUTED;
 		return 0;
 	}
 	if (!err && memcmp(&own.procid, registry_self(rds_node_registry), sizeof(own.procid)) != 0) {
 		if (unlikely(rds_transports.alone)) {
-			*kind = RDS_CONN_UNROUTED; /* it is somebody's, but out of reach */
+			*kind = RDS_CONN_UNROUTED; /* another process has it, but is out of reach */
 			return 0;
 		}
 		*kind = RDS_CONN_PEER;
@@ -74,7 +83,9 @@ static int port_owner_of(const struct rds_addr *dst, bool far, struct rds_conn_i
 	return err;
 }
 
-/* Are messages for that port under way to that process, over the connection with these addresses? */
+/*
+ * Are messages for that port under way to that process, over the connection with these addresses?
+ */
 static bool port_under_way(const struct rds_conn_id *id, uint16_t port)
 {
 	struct rds_conn *conn = rds_conn_find(RDS_CONN_PEER, id);
@@ -88,7 +99,7 @@ static bool port_under_way(const struct rds_conn_id *id, uint16_t port)
 	return has;
 }
 
-/* The same for another host, as far as it is known.  control held.  False: not known. */
+/* The same for a port of another host, from the cache.  control held.  False: not known. */
 static bool far_port_owner_of(const struct rds_addr *dst, struct rds_conn_id *id)
 {
 	struct rds_route_port_owner own;
@@ -101,7 +112,10 @@ static bool far_port_owner_of(const struct rds_addr *dst, struct rds_conn_id *id
 	return true;
 }
 
-/* It has moved, but messages are still under way to the old one: what comes back of them (port_moved.c) is older than a new one. */
+/*
+ * The port has moved, but messages are still under way to the old process: those that it refuses
+ * (port_moved.c) are older than a new one.
+ */
 static bool far_port_still_goes_to(const struct rds_addr *dst, struct rds_conn_id *id)
 {
 	id->peer_slot = RDS_SLOT_REMOTE;
@@ -163,7 +177,8 @@ void rds_route_requeue(const struct rds_conn_id *from, struct rds_queue_item *li
 		unrouted = rds_conn_get_locked(RDS_CONN_UNROUTED, &id, &err);
 	if (unrouted && before)
 		newer = queue_set_aside(unrouted, &n);
-	if (unrouted) { /* messages of this host are no question to others, unless they went by a device anyway */
+	/* other hosts are not asked for a port of this host, unless a device was used anyway */
+	if (unrouted) {
 		unrouted->far |= !before || from->peer_port;
 		unrouted->handoff_pending |= before;
 	} else if (list) {
@@ -184,8 +199,9 @@ void rds_route_requeue(const struct rds_conn_id *from, struct rds_queue_item *li
 }
 
 /*
- * A socket of this host has changed its carrier, and some of what was sent to the old one is still here.  That process is about to end: then it
- * looks for the socket (shutdown.c), and until then nothing newer may be sent.  control held.
+ * A socket of this host has changed its owner, and some messages to the old owner are still here.
+ * That process is about to end: then they are routed to the socket (shutdown.c), and until then no
+ * newer message may be sent.  control held.
  */
 static struct rds_conn *conn_still_holding(const struct rds_conn_id *id, uint16_t port)
 {
@@ -204,8 +220,9 @@ static struct rds_conn *conn_still_holding(const struct rds_conn_id *id, uint16_
 }
 
 /*
- * Where what is new goes meanwhile: behind it, if all of that goes on (memory that outlives the process); over a device only what was never sent
- * will, so it waits beside it.  NULL: nothing is in the way.
+ * Where new messages to the port go meanwhile.  Behind the older ones, if all of these get to the
+ * next owner (memory that outlives the process).  Over a device only unsent ones will, so the new
+ * ones wait beside them, UNROUTED.  NULL: no older message is in the way, or *beside is set.
  */
 static struct rds_conn *route_behind(const struct rds_conn_id *id, uint16_t port, bool *beside)
 {
@@ -217,7 +234,7 @@ static struct rds_conn *route_behind(const struct rds_conn_id *id, uint16_t port
 
 enum route_fate { GOES, WAITS, DROPPED };
 
-/* The port of a socket that nobody carries: has that ceased to be? */
+/* The port of a socket without an owner: has the socket ended? */
 static bool port_is_gone(const struct rds_addr *dst)
 {
 	struct registry_owner own;
@@ -226,7 +243,7 @@ static bool port_is_gone(const struct rds_addr *dst)
 	       own.proc == REGISTRY_NOBODY && registry_sock_is_gone(rds_node_registry, own.sock, &own.procid);
 }
 
-/* Where does what has waited go now?  dst and id have the addresses; GOES: *to. */
+/* Where does a waiting message go now?  dst and id have the addresses; GOES: *to. */
 static enum route_fate route_decide(const struct rds_conn *unrouted, bool local, const struct rds_addr *dst,
 				    struct rds_queue_item *q, struct rds_conn_id *id, struct rds_conn **to)
 {
@@ -238,7 +255,8 @@ static enum route_fate route_decide(const struct rds_conn *unrouted, bool local,
 
 	if (err && err != -ENOENT)
 		return WAITS;
-	if (rds_queue_item_outlived(unrouted, q)) /* asked last: not even who has come since gets it */
+	/* asked last, so that a socket that was bound meanwhile does not get the message either */
+	if (rds_queue_item_outlived(unrouted, q))
 		return DROPPED;
 	if (!err && id->peer_slot == REGISTRY_NOBODY && kind == RDS_CONN_UNROUTED)
 		return port_is_gone(dst) ? DROPPED : WAITS;
@@ -260,12 +278,13 @@ static enum route_fate route_decide(const struct rds_conn *unrouted, bool local,
 	return *to ? GOES : WAITS;
 }
 
-static struct rds_port_set ports_waiting; /* something has been found to wait for them; control held */
+/* ports for which a message was found to wait; control held */
+static struct rds_port_set ports_waiting;
 
 /*
- * Messages that waited for an address to appear go to where they belong now.  control is held from end to end: a sender that
- * looks the address up gets no answer in between, so nothing newer overtakes them.  The registry may change its mind in
- * between: what comes behind a message that has to wait waits, too.
+ * Waiting messages go to their new routes.  control is held from end to end: a sender that looks
+ * the address up gets no answer in between, so no newer message overtakes them.  The registry may
+ * change in between: messages behind one that has to wait, wait, too.
  */
 static void route_hand_over(struct rds_conn *unrouted, bool local)
 {
@@ -332,11 +351,12 @@ bool rds_route_send_list(const struct rds_conn_id *from, struct rds_queue_item *
 		list = q->next;
 		conn_append_item(unrouted, q);
 	}
-	route_hand_over(unrouted, local); /* whoever ends in a moment does not wait for those that wait here */
+	/* a process that ends soon does not wait for messages that wait here */
+	route_hand_over(unrouted, local);
 	return true;
 }
 
-/* Not an error, in the kernel neither, but most likely not what was meant. */
+/* Not an error, nor is it one in the kernel, but most likely not what was meant. */
 static void warn_out_of_reach(const struct rds_addr *dst)
 {
 	char a[RDS_ADDR_STRLEN];
@@ -354,7 +374,10 @@ static void warn_out_of_reach(const struct rds_addr *dst)
 				 : ", and let RDS_PRELOAD_TRANSPORT be auto, if this library knows verbs");
 }
 
-/* Completes id.  0: a process has the port, -ENOENT: nobody.  local: the address is this host's, if nobody has it.  control held. */
+/*
+ * Completes id.  0: a process has the port, -ENOENT: no process has it.  local: the address is this
+ * host's, if no process has the port.  control held.
+ */
 static int route_find_owner(const struct rds_addr *dst, bool far, bool local, struct rds_conn_id *id,
 			    enum rds_conn_kind *kind, struct port_holder *has)
 {
@@ -362,14 +385,15 @@ static int route_find_owner(const struct rds_addr *dst, bool far, bool local, st
 
 	if (err != -ENOENT || local)
 		return err;
-	*kind = RDS_CONN_UNROUTED; /* no such port here is silently dropped; no such host waits */
+	/* without the port on this host: silently dropped; without such a host: waits */
+	*kind = RDS_CONN_UNROUTED;
 	if (!far || !(far_port_still_goes_to(dst, id) || far_port_owner_of(dst, id)))
 		return err;
 	*kind = RDS_CONN_PEER;
 	return 0;
 }
 
-/* Has something for that port had to stay? */
+/* Does a message for that port still wait? */
 static bool port_waits_there(struct rds_conn *unrouted, uint16_t port)
 {
 	const struct rds_queue_item *q;
@@ -394,8 +418,9 @@ static int route_find_conn(const struct rds_conn_id *from, const struct rds_addr
 	*out = NULL;
 	if (err && err != -ENOENT)
 		return err;
+	/* makes system calls, so before the lock */
 	if (err)
-		local = rds_node_addr_is_local(&dst->ip, dst->scope) == 0; /* takes system calls, so before the lock */
+		local = rds_node_addr_is_local(&dst->ip, dst->scope) == 0;
 	none = id;
 	conn_id_clear_peer(&none);
 	rds_lock(&rds_lock_control);
@@ -404,9 +429,12 @@ static int route_find_conn(const struct rds_conn_id *from, const struct rds_addr
 		goto unlock;
 	unrouted = kind == RDS_CONN_UNROUTED ? NULL : rds_conn_find(RDS_CONN_UNROUTED, &none);
 	if (unlikely(unrouted)) {
-		/* Anew afterwards: while that went on, a socket may have got the last of them.  What the first answer made of
-		 * the address holds for both, so that a message and those before it are judged alike; and if the answer has
-		 * changed in between, so that some of those still wait, it waits behind them. */
+		/*
+		 * Look again afterwards: a socket may have got the last of the messages meanwhile.
+		 * What the first look found about the address counts for both, so that this message
+		 * and older ones get the same decision.  If the answer has changed in between, so
+		 * that some of the older ones still wait, this message waits behind them.
+		 */
 		route_hand_over(unrouted, local);
 		behind_it = port_waits_there(unrouted, dst->port);
 		if (likely(!behind_it))
@@ -455,8 +483,9 @@ static bool port_is_among(const uint16_t *ports, unsigned n, uint16_t port)
 }
 
 /*
- * Which ports do its messages wait for that nobody has been asked about?  They are as good as asked.  Other messages for them that come
- * before the answer are not covered by it, nor those of other connections: if it is that nobody has the port, they ask again.  control held.
+ * Collects the ports that messages wait for and that were not asked for yet, and marks them as
+ * asked.  The answer does not count for messages that come before it, nor for those of other
+ * connections: if no process has the port, these ask again.  control held.
  */
 static unsigned ports_to_ask(struct rds_conn *conn, uint16_t ports[ASK_AT_ONCE])
 {
@@ -494,7 +523,7 @@ static void route_ask_ports(struct rds_conn *conn, const uint16_t *ports, unsign
 	}
 }
 
-/* control held.  Once per connection: it is not an error that a host is down. */
+/* control held.  Logged once per connection: it is not an error that a host is down. */
 static void host_is_silent(struct rds_conn *conn, int err)
 {
 	char a[RDS_ADDR_STRLEN];
@@ -508,7 +537,7 @@ static void host_is_silent(struct rds_conn *conn, int err)
 	rds_info("%s does not answer (%s): messages to it wait", a, strerror(-err));
 }
 
-/* Every connection with that address may have messages for the port. */
+/* Every connection to that address may have messages for the port. */
 void rds_route_located(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port, int err)
 {
 	struct rds_addr dst = {.ip = id->faddr, .scope = id->scope, .port = port};
@@ -517,7 +546,8 @@ void rds_route_located(struct rds_transport *t, const struct rds_conn_id *id, ui
 
 	(void)t;
 	rds_lock(&rds_lock_control);
-	if (!err) { /* senders look the address up again from now on, and find first what has waited */
+	/* senders look the route up again from now on, and first move the messages that wait */
+	if (!err) {
 		rds_route_port_found(&dst, &own);
 		atomic_fetch_add(&rds_route_gen, 1);
 	} else if (err == -ENOENT) {
@@ -543,7 +573,8 @@ void rds_route_located(struct rds_transport *t, const struct rds_conn_id *id, ui
 }
 
 /*
- * What waits beside a connection to a process that has ended need not wait until its device notices: the registry knows.  Helper, no lock held.
+ * Messages that wait beside a connection to an ended process need not wait until its device
+ * notices: the registry knows.  Helper, no lock held.
  */
 static void conn_drop_dead_beside(const struct rds_conn_id *id)
 {
@@ -561,7 +592,7 @@ static void conn_drop_dead_beside(const struct rds_conn_id *id)
 		rds_conn_drop(conn, conn->ep ? conn->ep : conn->pending, -EPIPE, true);
 }
 
-/* Helper: has the address appeared, or is it known who has the ports? */
+/* Helper: has the address appeared, or are the owners of the ports known? */
 void rds_route_retry(struct rds_conn *conn)
 {
 	bool local = rds_node_addr_is_local(&conn->id.faddr, conn->id.scope) == 0;
@@ -569,7 +600,11 @@ void rds_route_retry(struct rds_conn *conn)
 	unsigned n = 0;
 
 	rds_lock(&rds_lock_control);
-	if (local) /* first: senders look the address up again, and what they had sent before that is here already */
+	/*
+	 * first: senders look the route up again, and messages that they have sent before are
+	 * queued here already
+	 */
+	if (local)
 		atomic_fetch_add(&rds_route_gen, 1);
 	if (local || conn->far)
 		route_hand_over(conn, local);

@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * send_queue.c - messages that a connection keeps: sent and not acknowledged (their bytes stay where the transport retains
- * them), and waiting (on the heap) because no endpoint takes them now.
+ * send_queue.c - messages that a connection keeps: sent and not acknowledged (the transport retains
+ * their bytes), and waiting (on the heap) because no endpoint takes them now.
  *
- * Sequence order always holds: everything unacknowledged is older than everything waiting, and while anything waits,
- * nothing overtakes it.  When the connection breaks, the unacknowledged ones go back to the head of the queue, marked
- * as retransmissions; without memory for that they stay where they are, and the connection stays down, until there is some.
- * What was accepted from a program is given up only if it was cancelled, the peer process is gone, or it belongs to an operation that has
- * failed: nothing of an operation is sent twice, so what the broken endpoint had of one is over.  What no endpoint ever had may still get
- * later numbers (rdma/op_order.c).
+ * Sequence order always holds: every unacknowledged message is older than every waiting one, and
+ * while any message waits, no other one overtakes it.  When the connection breaks, the
+ * unacknowledged messages go back to the head of the queue, marked as retransmissions.  Without
+ * memory for that they stay where they are, and the connection stays down until there is some.
  *
- * A connection that may hold something is on the busy list, so that asking all peers for acknowledgements costs nothing for
- * the idle ones.  List lock order: queue_busy_walk, conn->tx, queue_busy_lock.
+ * A message that was accepted from a program is given up only if it was cancelled, if the peer
+ * process is gone, or if it belongs to an operation that has failed: no part of an operation is
+ * sent twice, so the parts that the broken endpoint had are over.  Messages that no endpoint ever
+ * had may still get later numbers (rdma/op_order.c).
+ *
+ * A connection that may hold messages is on the busy list, so that asking all peers for
+ * acknowledgements costs nothing for the idle ones.  List lock order: queue_busy_walk, conn->tx,
+ * queue_busy_lock.  Must not know how bytes move, nor which thread waits.
  */
 
 #include <stdlib.h>
@@ -21,11 +25,13 @@
 
 #define UNACKED_START 64
 #define REAP_EVERY 32
-#define LOOKS_IN_VAIN 64 /* by a program that does not sleep, before busy peers are asked for what they have to do */
+/* by a program that does not sleep, before busy peers are asked for deferred work */
+#define LOOKS_IN_VAIN 64
 
 _Static_assert(RDS_SOCK_MESSAGE_COST >= sizeof(struct rds_queue_item), "as socket/refcount.c counts");
 
-static _Atomic bool queue_unasked; /* peers have operations of ours to carry out, and nobody was woken for them */
+/* peers have to carry out operations of ours, and were not woken for them */
+static _Atomic bool queue_unasked;
 
 static pthread_mutex_t queue_busy_walk = PTHREAD_MUTEX_INITIALIZER, queue_busy_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rds_conn *queue_busy_list;
@@ -49,7 +55,7 @@ void rds_queue_forget(void)
 	pthread_mutex_init(&queue_busy_lock, NULL);
 }
 
-/* fn is called with conn->tx held; connections that hold nothing any more leave the list. */
+/* fn is called with conn->tx held.  Connections that hold no messages any more leave the list. */
 static bool queue_busy_each(bool (*fn)(struct rds_conn *conn))
 {
 	struct rds_conn *conn, *list;
@@ -141,7 +147,7 @@ void rds_queue_unacked_release(struct rds_queue_unacked *u)
 	rds_sock_snd_sub(sk, 1, u->len);
 }
 
-/* Acknowledged messages of one socket in a row: accounted for at once. */
+/* A run of acknowledged messages of one socket: accounted for together. */
 static void queue_release_run(struct rds_conn *conn, uint64_t acked)
 {
 	struct rds_sock *sk = conn->unacked[conn->head].sk;
@@ -152,7 +158,7 @@ static void queue_release_run(struct rds_conn *conn, uint64_t acked)
 		struct rds_queue_unacked *u = &conn->unacked[conn->head];
 
 		if (unlikely(u->report) && u->sk)
-			rds_queue_unacked_release(u); /* what is told of it is its own */
+			rds_queue_unacked_release(u); /* has a report of its own */
 		else if (u->sk) {
 			bytes += u->len;
 			n++;
@@ -164,7 +170,10 @@ static void queue_release_run(struct rds_conn *conn, uint64_t acked)
 		rds_sock_snd_sub(sk, n, bytes);
 }
 
-/* Whatever it has acknowledged besides, its endpoint is as good as broken.  Nothing is lost: all of it is kept, and goes again. */
+/*
+ * The endpoint is treated as broken, whatever else it has acknowledged.  No message is lost: all of
+ * them are kept and sent again.
+ */
 static void conn_distrust_ack(struct rds_conn *conn, uint64_t ack)
 {
 	char to[RDS_ADDR_STRLEN];
@@ -230,7 +239,10 @@ void rds_queue_reap_all(void)
 	queue_busy_each(queue_reap_one);
 }
 
-/* A request for service, once per acknowledgement seen: whoever is about to sleep must not depend on the receiver's program calling again. */
+/*
+ * One request for service per acknowledgement seen: a thread that is about to sleep must not depend
+ * on calls of the receiver's program.
+ */
 static void conn_ask_acks(struct rds_conn *conn)
 {
 	conn->t->ops->flush(conn->ep, true);
@@ -243,7 +255,7 @@ void rds_queue_ask_acks(struct rds_conn *conn)
 	if (!conn->ep || !conn->count)
 		return;
 	conn_ask_acks(conn);
-	rds_queue_reap(conn); /* what came before it knew that we wait */
+	rds_queue_reap(conn); /* acknowledgements that came before the peer knew that we wait */
 }
 
 static bool queue_want_room_one(struct rds_conn *conn)
@@ -252,12 +264,16 @@ static bool queue_want_room_one(struct rds_conn *conn)
 
 	if (conn->ep && (conn->count || conn->queue || conn->room_sought)) {
 		conn_ask_acks(conn);
-		moved |= queue_reap_one(conn); /* what came before it knew that we wait */
+		/* acknowledgements that came before the peer knew that we wait */
+		moved |= queue_reap_one(conn);
 	}
 	return moved;
 }
 
-/* Acknowledgements came, but perhaps not yet for those who sleep: the next ones must be reported, too.  tx held. */
+/*
+ * Acknowledgements came, but perhaps not yet for the threads that sleep: the next ones must be
+ * announced, too.  tx held.
+ */
 void rds_queue_rearm(struct rds_conn *conn)
 {
 	unsigned i;
@@ -275,7 +291,7 @@ void rds_queue_rearm(struct rds_conn *conn)
 		if (!sk || (!atomic_load(&sk->waiters) && !sk->hidden_out))
 			continue;
 		conn->t->ops->want_room(conn->ep, conn->acked);
-		rds_queue_reap(conn); /* what came before */
+		rds_queue_reap(conn); /* those that came before */
 		return;
 	}
 }
@@ -348,7 +364,10 @@ static void queue_pop(struct rds_conn *conn)
 	rds_queue_item_free(q);
 }
 
-/* Of messages whose end is to be told (rdma/async_send.c) the receiver decides: it drops them, which is no failure. */
+/*
+ * For messages with a report of their end (rdma/async_send.c) the receiver decides: it drops them,
+ * which is no failure.
+ */
 static bool queue_item_wanted(const struct rds_conn *conn, struct rds_queue_item *q)
 {
 	if (unlikely(q->op))
@@ -357,8 +376,8 @@ static bool queue_item_wanted(const struct rds_conn *conn, struct rds_queue_item
 }
 
 /*
- * The first that is still to be sent: what belongs to operations that have failed, or is for a socket that is gone, goes nowhere.  NULL: there is
- * none, or it may not go.
+ * The first message that is still to be sent.  Messages of failed operations, and for sockets that
+ * are gone, are dropped.  NULL: there is none, or it may not go now.
  */
 static struct rds_queue_item *queue_first(struct rds_conn *conn)
 {
@@ -378,7 +397,7 @@ bool rds_queue_blocked(struct rds_conn *conn)
 	return conn->queue && atomic_load(&conn->state) == RDS_CONN_UP && !queue_first(conn) && conn->queue;
 }
 
-/* ... or one that may overtake it. */
+/* The same, or a message that may overtake it. */
 static struct rds_queue_item *queue_next(struct rds_conn *conn)
 {
 	struct rds_queue_item *q;
@@ -461,7 +480,7 @@ struct rds_queue_item *rds_queue_item_copy(struct rds_conn *conn, struct rds_ep 
 		return NULL;
 	q->u = *u;
 	if (unlikely(u->again) && !(u->report & RDS_REPORT_END))
-		q->u.op = 0; /* that is settled (rds_ops_judge) */
+		q->u.op = 0; /* already settled (rds_ops_judge()) */
 	q->was_sent = true;
 	q->port_asked = false;
 	q->meant_sock = 0;
@@ -482,8 +501,9 @@ struct rds_queue_item *rds_queue_item_copy(struct rds_conn *conn, struct rds_ep 
 }
 
 /*
- * The endpoint broke: what the peer has not acknowledged is sent again, before everything that waits, in order.  From the
- * newest to the oldest, so that the order holds at any time.  False: no memory, the rest is still in ep.
+ * The endpoint broke: unacknowledged messages are sent again, before every waiting one, in order.
+ * They are taken from the newest to the oldest, so that the order holds at any time.  False: no
+ * memory, the rest is still in ep.
  */
 bool rds_queue_requeue(struct rds_conn *conn, struct rds_ep *ep)
 {
@@ -491,7 +511,7 @@ bool rds_queue_requeue(struct rds_conn *conn, struct rds_ep *ep)
 		struct rds_queue_unacked *u = &conn->unacked[(conn->head + conn->count - 1) & (conn->cap - 1)];
 		struct rds_queue_item *q;
 
-		if (u->cancelled) /* the peer takes sequence numbers with gaps */
+		if (u->cancelled) /* the peer accepts gaps in sequence numbers */
 			continue;
 		if (unlikely(u->once) && !u->again && !(u->report & RDS_REPORT_END)) {
 			rds_queue_unacked_release(u);
@@ -511,7 +531,7 @@ bool rds_queue_requeue(struct rds_conn *conn, struct rds_ep *ep)
 	return true;
 }
 
-/* *link is not to be sent any more. */
+/* Drops the message at *link. */
 void rds_queue_drop_at(struct rds_conn *conn, struct rds_queue_item **link)
 {
 	struct rds_queue_item *q = *link;
@@ -536,7 +556,7 @@ void rds_queue_purge(struct rds_conn *conn, bool answers)
 	conn->queue_tail = p;
 }
 
-/* The endpoint is up: the peer says what it has; that need not go again. */
+/* The endpoint is up, and the peer has told what it has: these messages need not be sent again. */
 void rds_queue_acked(struct rds_conn *conn, uint64_t ack)
 {
 	if (unlikely(ack > rds_queue_sent(conn))) {
@@ -554,8 +574,9 @@ void rds_queue_acked(struct rds_conn *conn, uint64_t ack)
 }
 
 /*
- * What a transport had: the peer may have accepted it when it ended, and somebody else have it by now (shutdown.c).  Where endpoints are memory
- * that outlives the peer, what it had accepted is known, and gone with it.
+ * The peer process has ended.  It may have accepted the messages that a transport had, and the next
+ * owner of its socket may have them by now (shutdown.c).  Where endpoints are memory that outlives
+ * the peer, it is known what it had accepted, and that is gone with it.
  */
 void rds_queue_drop_all(struct rds_conn *conn)
 {
@@ -575,7 +596,10 @@ void rds_queue_drop_all(struct rds_conn *conn)
 	}
 }
 
-/* RDS_CANCEL_SENT_TO: forget what waits; what the transport already has may still arrive, but nobody accounts for it. */
+/*
+ * RDS_CANCEL_SENT_TO: drop waiting messages.  What the transport already has may still arrive, but
+ * counts for no socket.
+ */
 void rds_queue_cancel(struct rds_conn *conn, struct rds_sock *sk, const struct rds_addr *dst)
 {
 	struct rds_queue_item **p, *q;
@@ -604,5 +628,5 @@ void rds_queue_cancel(struct rds_conn *conn, struct rds_sock *sk, const struct r
 		}
 	}
 	conn->queue_tail = p;
-	rds_queue_purge(conn, false); /* pieces are no socket's */
+	rds_queue_purge(conn, false); /* pieces have no socket */
 }

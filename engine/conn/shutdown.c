@@ -2,9 +2,11 @@
 /*
  * shutdown.c - a connection goes down: its endpoint broke, or the peer process has ended.
  *
- * Whatever the reason, the same holds afterwards: what the peer has not acknowledged is in the queue again, or kept where it lies until
- * there is memory (stale), or dropped because nobody is left to get it.  A connection whose peer is gone leaves the tables at once and
- * lies in the graveyard until nothing of it is in use.  How connections come up again: connection.c.  All of this in the helper.
+ * Whatever the reason, the same holds afterwards.  Unacknowledged messages are in the queue again,
+ * or stay where they lie until there is memory (stale), or are dropped because no process is left
+ * to get them.  A connection whose peer is gone leaves the tables at once and is kept in the
+ * graveyard until no part of it is in use.  How connections come up again: connection.c.  All of
+ * this runs in the helper.  Must not know why a transport reports a break.
  */
 #include "engine/conn/client.h"
 #include "engine/conn/incoming.h"
@@ -14,10 +16,13 @@
 #include <string.h>
 
 static struct rds_conn *conn_graveyard; /* control */
-/* Ports that were asked about, those of which the messages go elsewhere; both empty between two uses.  control held. */
+/*
+ * Ports that the registry was asked about, and ports whose messages are rerouted; both empty
+ * between two uses.  control held.
+ */
 static struct rds_port_set ports_asked, ports_rerouted;
 
-/* What the kernel's RDS prints of its connections; attempts that failed are for those who look for trouble. */
+/* Logs what the kernel's RDS prints of its connections; failed attempts only for debugging. */
 void rds_conn_log_state(const struct rds_conn *conn, bool worth, const char *what, const char *why)
 {
 	char a[RDS_ADDR_STRLEN], b[RDS_ADDR_STRLEN];
@@ -37,7 +42,10 @@ static void conn_bury(struct rds_conn *conn)
 	conn_graveyard = conn;
 }
 
-/* Those that were under way are not done again, and nobody waits for the answers to the peer's. tx held. */
+/*
+ * Operations that were under way are not done again, and answers to the peer's operations are not
+ * needed.  tx held.
+ */
 static void conn_end_operations(struct rds_conn *conn, bool broken, bool all)
 {
 	if (!broken && !all)
@@ -45,14 +53,16 @@ static void conn_end_operations(struct rds_conn *conn, bool broken, bool all)
 	rx_lock();
 	rds_conn_client.ops_broken(conn, all);
 	rx_unlock();
-	if (!all) /* else all of the queue ends in its order (rds_queue_drop_all) */
+	if (!all) /* else the whole queue ends in its order (rds_queue_drop_all()) */
 		rds_queue_purge(conn, true);
 }
 
 /*
- * A port that the dead process had: has its socket gone to somebody else, or to nobody for the moment (share/handoff_out.c)?  As long as the kernel has not taken
- * its lock away it may yet: then what is for it looks for it anew.  But if the last copy of it is closed by now, newer messages may have found that out
- * and been dropped, and older ones must not outlive them: they could meet another socket there.  To ask for that takes the registry's lock.
+ * A port of the dead process: does its socket have another owner, or none for the moment
+ * (share/handoff_out.c)?  While the kernel has not released the process's lock, it may still get
+ * one: then its messages are routed anew.  But if the last copy of the socket is closed by now,
+ * newer messages may have been dropped for that, and older ones must not outlive them: they could
+ * meet another socket there.  To check that takes the registry's lock (ask).
  */
 static bool port_has_left(const struct rds_conn *conn, uint16_t port, bool ask)
 {
@@ -67,7 +77,10 @@ static bool port_has_left(const struct rds_conn *conn, uint16_t port, bool ask)
 	return own.moved;
 }
 
-/* Messages that are not accepted can go on to somebody else, but for what belongs to this connection (as in requeue.c). */
+/*
+ * Unaccepted messages can go to another process, except those that belong to this connection (as in
+ * requeue.c).
+ */
 static bool unacked_can_reroute(const struct rds_queue_unacked *u)
 {
 	return u->sk && !u->cancelled && (!u->once || u->again) && !rds_unacked_aborted(u);
@@ -99,7 +112,7 @@ static bool conn_next_left(const struct rds_conn *conn, uint16_t *port)
 	return false;
 }
 
-/* Perhaps in a signal handler that has interrupted who has the registry's lock. */
+/* May run in a signal handler that has interrupted a thread with the registry's lock. */
 unsigned rds_conn_count_rerouted(const struct rds_conn *conn)
 {
 	unsigned i, n = 0;
@@ -119,9 +132,10 @@ unsigned rds_conn_count_rerouted(const struct rds_conn *conn)
 }
 
 /*
- * What a process had accepted when it ended is known exactly only of memory that outlives it.  Over a device its last acknowledgements may be lost,
- * so what was sent there is not sent again to whoever has the socket now: it may be in the deposit.  Nor if it was we who had dropped the endpoint:
- * the process may have gone on to accept what lay there.
+ * What a process had accepted when it ended is known exactly only from memory that outlives it.
+ * Over a device its last acknowledgements may be lost, so sent messages are not sent again to the
+ * next owner of the socket: they may be in the saved state.  The same holds if our side had dropped
+ * the endpoint: the process may have gone on to accept what lay there.
  */
 static bool conn_acks_exact(const struct rds_conn *conn)
 {
@@ -136,7 +150,10 @@ static void ports_unmark(const struct rds_queue_item *q)
 	}
 }
 
-/* A process of this host has ended, and left sockets to others: what it had not accepted for them goes there.  tx held. */
+/*
+ * A process of this host has ended, and has handed off sockets: messages that it had not accepted
+ * for them follow.  tx held.
+ */
 static struct rds_queue_item *conn_take_left(struct rds_conn *conn)
 {
 	struct rds_queue_item *all = NULL, **tail = &all, *some;
@@ -157,8 +174,9 @@ static struct rds_queue_item *conn_take_left(struct rds_conn *conn)
 }
 
 /*
- * The same where only what was never sent can go: the rest is dropped, as for sockets that have ended with their process.  All of a port's or nothing,
- * though the registry may give another answer meanwhile: whoever has the port next finds no hole in it.  tx held.
+ * The same where only unsent messages can follow: the others are dropped, as for sockets that have
+ * ended with their process.  All messages of a port follow or none, though the registry may give
+ * another answer meanwhile: so the next owner of the port finds no gap.  tx held.
  */
 static struct rds_queue_item *conn_take_left_unsent(struct rds_conn *conn)
 {
@@ -181,7 +199,10 @@ static struct rds_queue_item *conn_take_left_unsent(struct rds_conn *conn)
 	return left;
 }
 
-/* The peer process has ended: what others are to get.  tx held; as long as the endpoint is there, which may have their bytes. */
+/*
+ * The peer process has ended: takes out the messages that other processes are to get.  tx held;
+ * called while the endpoint is there, which may have their bytes.
+ */
 static struct rds_queue_item *conn_take_rerouted(struct rds_conn *conn)
 {
 	if (conn->id.peer_slot == RDS_SLOT_REMOTE)
@@ -189,7 +210,9 @@ static struct rds_queue_item *conn_take_rerouted(struct rds_conn *conn)
 	return conn_acks_exact(conn) ? conn_take_left(conn) : conn_take_left_unsent(conn);
 }
 
-/* It was up, and what it had of messages goes into the queue again, unless the peer is gone.  tx held. */
+/*
+ * The endpoint was up, and its messages go into the queue again, unless the peer is gone.  tx held.
+ */
 static void conn_lose_endpoint(struct rds_conn *conn, struct rds_ep *ep, bool peer_gone)
 {
 	if (!peer_gone && !rds_queue_requeue(conn, ep)) {
@@ -203,7 +226,7 @@ static void conn_lose_endpoint(struct rds_conn *conn, struct rds_ep *ep, bool pe
 	RDS_STAT_INC(conn_reset);
 }
 
-/* ... any longer for a port of a dead process, nor for room in a ring to it. */
+/* Wakes threads that wait for a port of the dead process, or for room in a ring to it. */
 static void conn_release_waiters(uint64_t congested)
 {
 	if (congested) {
@@ -221,7 +244,10 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 	uint64_t congested = 0;
 	bool was_up, ending;
 
-	/* What others have of its sockets is nobody's before it is decided here what goes on to them, or will be: asked in this order. */
+	/*
+	 * Sockets that others share with the process lose their owner in the registry before it is
+	 * decided here which messages follow them.  So ask in this order.
+	 */
 	ending = peer_gone && conn->id.peer_slot != RDS_SLOT_REMOTE &&
 		 registry_proc_alive(rds_node_registry, conn->id.peer_slot, &conn->id.peer);
 	if (peer_gone)
@@ -238,7 +264,8 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 		unsent = conn_take_rerouted(conn);
 	if (was_up)
 		conn_lose_endpoint(conn, ep, peer_gone);
-	conn->room_sought = false; /* its senders look again, and perhaps elsewhere */
+	/* its senders look for a route again, perhaps to another connection */
+	conn->room_sought = false;
 	rds_conn_history_down(conn, was_up, why);
 	if (ep && conn->pending == ep) {
 		conn->pending = NULL;
@@ -258,7 +285,10 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 		congested = rds_cong_ports(conn);
 		conn_bury(conn);
 		rds_route_ports_drop_proc(&conn->id.peer);
-		/* By now somebody else may have the port.  Newer ones for a socket of this host were held back. */
+		/*
+		 * By now another process may have the port.  Newer messages for a socket of this
+		 * host were held back.
+		 */
 		rds_route_requeue(&conn->id, unsent, conn->id.peer_slot != RDS_SLOT_REMOTE);
 	}
 	rds_unlock(&rds_lock_control);
@@ -276,7 +306,9 @@ void rds_conn_down(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 {
 	bool crossing = why == -EALREADY;
 
-	/* Even if the peer is gone: what is in place will say so itself. */
+	/*
+	 * Even if the peer is gone: the transport will report that of the present endpoint as well.
+	 */
 	if (ep && ep != conn->ep && ep != conn->pending) {
 		rds_transport_ep_ops(ep)->close(ep);
 		return;
@@ -287,20 +319,23 @@ void rds_conn_down(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 	if (!crossing)
 		rds_conn_history_unreachable(conn, why);
 	if (crossing && conn->backoff_ms < 16)
-		conn->backoff_ms = 16; /* the peer's own attempt is under way: leave it time */
-	if (why == -EPROTO) /* nonsense: no hurry with a peer like that */
+		conn->backoff_ms = 16; /* the peer's own attempt is under way: give it time */
+	if (why == -EPROTO) /* protocol error: no hurry with such a peer */
 		conn->backoff_ms = (uint64_t)rds_options()->reconnect_max_ms;
 	rds_conn_retry_later(conn);
 }
 
-/* Buried connections become reusable once nothing of theirs is in use.  Helper, no event pending. */
+/*
+ * Connections in the graveyard become reusable once no part of them is in use.  Helper, no event
+ * pending.
+ */
 void rds_conn_reclaim(void)
 {
 	struct rds_conn **p, *conn;
 
 	if (!__atomic_load_n(&conn_graveyard, __ATOMIC_RELAXED))
 		return;
-	rds_queue_reap_all(); /* takes the dead ones off the busy list */
+	rds_queue_reap_all(); /* takes dead connections off the busy list */
 	rds_lock(&rds_lock_control);
 	for (p = &conn_graveyard; (conn = *p);) {
 		bool idle;

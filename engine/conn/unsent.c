@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * unsent.c - what would be lost if this process ended now: messages on its heap, writes that a device has in hand.
+ * unsent.c - messages on the heap and writes that a device carries out: both would be lost if this
+ * process ended now.
+ *
+ * Must not know why the process ends, nor how long it waits.
  */
 #include "engine/conn/client.h"
 #include "engine/conn/conn.h"
 
-/* Messages, and writes that a device has in hand, that would be lost if we ended now; with `survives` the transport says so itself.  tx held. */
+/*
+ * Number of messages, and of writes that a device carries out, that would be lost if we ended now.
+ * survives: the transport keeps what it has taken.  tx held.
+ */
 static unsigned unsent_of(const struct rds_conn *conn, bool survives)
 {
 	if (conn->kind == RDS_CONN_UNROUTED)
@@ -16,15 +22,21 @@ static unsigned unsent_of(const struct rds_conn *conn, bool survives)
 		survives = false;
 	if (survives && conn->ep && conn->count && !conn->t->ops->settled(conn->ep))
 		survives = false;
-	if (conn->lent > conn->acked) /* its bytes go with us */
+	if (conn->lent > conn->acked) /* the memory that it lends ends with us */
 		survives = false;
-	/* Killed a moment ago, which nobody has noticed here: what it has not accepted is for somebody else, or for nobody. */
+	/*
+	 * The peer was killed a moment ago, and no thread has noticed: messages that it has not
+	 * accepted are for the next owner of its sockets, or for none.
+	 */
 	if (survives && conn->count && conn->id.peer_slot != RDS_SLOT_REMOTE &&
 	    !registry_proc_alive(rds_node_registry, conn->id.peer_slot, &conn->id.peer))
 		survives = false;
 	if (survives)
 		return conn->queue_len + rds_conn_count_rerouted(conn) + atomic_load(&conn->device_writes);
-	/* That a notice has come says nothing: it is to be heeded, if it is for a message that has been refused. */
+	/*
+	 * It is not enough that a redirect has arrived: if it refused a message, the peer has to
+	 * acknowledge it.
+	 */
 	return conn->queue_len + conn->count - rds_queue_count_redirects(conn) + rds_conn_redirect_owed(conn) +
 	       atomic_load(&conn->device_writes);
 }
@@ -65,14 +77,19 @@ int rds_conn_unsent_now(void)
 			break;
 		}
 		if (conn->kind == RDS_CONN_UNROUTED) {
-			rds_conn_client.mailbox_deliver(conn); /* and is left as it is: a signal may have interrupted malloc() */
+			/* what it returns is not freed: a signal may have interrupted malloc() */
+			rds_conn_client.mailbox_deliver(conn);
 			n += (int)unsent_of(conn, false);
 		} else if (conn->kind == RDS_CONN_PEER && atomic_load(&conn->state) != RDS_CONN_DEAD) {
-			/* Without SURVIVES nobody could promise anything, and asking takes locks. */
+			/*
+			 * Without SURVIVES the transport can promise nothing, and to ask it takes
+			 * locks.
+			 */
 			bool survives = conn->t->ops->caps & RDS_TCAP_SURVIVES;
 
 			n += (int)(survives ? unsent_of(conn, true) : conn->queue_len);
-			n += (int)atomic_load(&conn->device_writes); /* where it survives there are none */
+			/* a transport with SURVIVES has none */
+			n += (int)atomic_load(&conn->device_writes);
 			if ((conn->t->ops->caps & RDS_TCAP_REMOTE) && conn->ep && conn->count)
 				n += conn->t->ops->acked(conn->ep) <
 				     conn->unacked[(conn->head + conn->count - 1) & (conn->cap - 1)].seq;

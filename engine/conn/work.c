@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * work.c - what the receive path wants sent: it never takes conn->tx, so connections wait here for whoever has called it.
+ * work.c - work that the receive path leaves: it never takes conn->tx, so connections wait here
+ * until its caller runs rds_conn_work_run().
+ *
+ * The list is guarded by rx.  Must not know why a connection is on it.
  */
 #include <string.h>
 
@@ -20,7 +23,10 @@ void rds_conn_work_add(struct rds_conn *conn)
 	atomic_store(&rds_conn_work_pending, true);
 }
 
-/* Send what the receive path wanted sent. A connection that has no room now stays on the list; `writable` comes back. */
+/*
+ * Sends what the receive path left.  Without room now, `writable` puts the connection on the list
+ * again.
+ */
 static void conn_work_one(struct rds_conn *conn)
 {
 	uint16_t pongs[16];
@@ -29,7 +35,10 @@ static void conn_work_one(struct rds_conn *conn)
 
 	if (unlikely(atomic_load_explicit(&conn->nredirects_in, memory_order_relaxed)))
 		rds_conn_redirect_run(conn);
-	/* What is to be done is read under tx: whoever puts a map back for the next `writable` does so under it, too. */
+	/*
+	 * The work is read under tx, since a thread that puts a map back for the next `writable`
+	 * does so under it, too.
+	 */
 	rds_lock(&conn->tx);
 	rx_lock();
 	n = conn->npongs;
@@ -49,7 +58,7 @@ static void conn_work_one(struct rds_conn *conn)
 		rds_queue_reap(conn);
 	if (map && rds_conn_xmit_map(conn)) { /* no room, or no memory */
 		rx_lock();
-		conn->want_map = true; /* goes out with the next `writable` or reconnect */
+		conn->want_map = true; /* sent with the next `writable` or reconnect */
 		rx_unlock();
 	}
 	if (push && conn->ep && conn->t->ops->push)

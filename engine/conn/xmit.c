@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * xmit.c - the last step of a send: give a message to the connection's endpoint, or keep it until one takes it.
- * Callers hold conn->tx; sequence numbers are given here, so order on a connection is the order of this lock.
- * Must not know sockets' limits or who may send.
+ * xmit.c - the last step of a send: gives a message to the connection's endpoint, or keeps it until
+ * one takes it.
+ *
+ * conn->tx held.  Sequence numbers are given here, so the order on a connection is the order of
+ * this lock.  Must not know sockets' limits or which socket may send.
  */
 #include "engine/conn/client.h"
 #include "engine/sys/cpu.h"
@@ -42,7 +44,10 @@ static int conn_xmit_queue(struct rds_conn *conn, struct rds_conn_outgoing *out)
 	return 0;
 }
 
-/* Room that appeared between a refusal and want_room() is announced by nobody: so try once more after it. */
+/*
+ * Room that appears between a refusal and want_room() is not announced: so try once more after
+ * want_room().
+ */
 int rds_conn_xmit_ep(struct rds_conn *conn, const struct rds_wire_hdr *wire, const struct iovec *iov, size_t len,
 		     uint64_t *pos)
 {
@@ -62,7 +67,10 @@ int rds_conn_xmit(struct rds_conn *conn, struct rds_conn_outgoing *out)
 	struct rds_wire_hdr wire;
 	int err;
 
-	/* With operations they have gone just before these, and the message has the number that the device's were told (rdma/op_device.c). */
+	/*
+	 * With operations the answers were sent just before these, and a device has been told the
+	 * number that the message gets (rdma/op_device.c).
+	 */
 	if (unlikely(atomic_load_explicit(&conn->nanswers, memory_order_relaxed)) && !out->ops)
 		rds_conn_client.answers_flush(conn);
 	out->hdr.seq = out->u.seq = conn->next_tx;
@@ -79,7 +87,10 @@ int rds_conn_xmit(struct rds_conn *conn, struct rds_conn_outgoing *out)
 	rds_conn_hdr_fit(conn, &out->hdr, out->u.sk);
 	rds_wire_hdr_encode(&out->hdr, &wire, false);
 	rds_conn_note_sending(conn, out->hdr.seq);
-	/* A caller that can wait first looks again for a while; asking the peer for room has its price on both sides. */
+	/*
+	 * A caller that can wait looks again for a while first: to ask the peer for room costs both
+	 * sides something.
+	 */
 	err = out->may_wait ? ops->send(conn->ep, &wire, out->iov, out->len, &out->u.pos)
 			    : rds_conn_xmit_ep(conn, &wire, out->iov, out->len, &out->u.pos);
 	if (likely(err == 0)) {
@@ -96,7 +107,10 @@ done:
 	return err;
 }
 
-/* Control traffic carries no payload of a socket and is never kept: -EAGAIN leaves the request where it was. */
+/*
+ * Control traffic has no payload of a socket and is never kept: after -EAGAIN the request stays
+ * set.
+ */
 static int conn_xmit_control(struct rds_conn *conn, struct rds_hdr *hdr, const void *data, size_t len)
 {
 	struct iovec iov = {.iov_base = (void *)(uintptr_t)data, .iov_len = len};
@@ -116,7 +130,7 @@ static int conn_xmit_control(struct rds_conn *conn, struct rds_hdr *hdr, const v
 int rds_conn_xmit_map(struct rds_conn *conn)
 {
 	struct rds_hdr hdr = {.len = RDS_CONG_MAP_BYTES, .flags = RDS_FLAG_CONG_BITMAP};
-	uint64_t words[RDS_CONG_MAP_BYTES / 8]; /* as they are now: bits go on changing under the receive lock */
+	uint64_t words[RDS_CONG_MAP_BYTES / 8]; /* a copy: bits go on changing under rx */
 	struct rds_cong_map *map;
 	unsigned i;
 
@@ -131,9 +145,10 @@ int rds_conn_xmit_map(struct rds_conn *conn)
 }
 
 /*
- * An answer to a ping: an ordinary message of length 0 from port 0, with a sequence number, kept until acknowledged.  Nobody waits for the room that it
- * takes, so a peer that goes on asking and takes nothing would have all of our memory: it is not answered then.  (To wait with its pings would not
- * do, two that ask each other would both wait.)
+ * The answer to a ping: an ordinary message of length 0 from port 0, with a sequence number, kept
+ * until it is acknowledged.  No thread waits for the room that it takes, so a peer that pings and
+ * takes nothing would use up our memory: then it gets no answer.  (To leave its pings in the ring
+ * would not do: two processes that ping each other would both wait.)
  */
 int rds_conn_xmit_pong(struct rds_conn *conn, uint16_t dport)
 {
@@ -141,7 +156,8 @@ int rds_conn_xmit_pong(struct rds_conn *conn, uint16_t dport)
 	struct rds_cong_map *far = atomic_load(&conn->fcong);
 	int err;
 
-	if (atomic_load(&conn->state) == RDS_CONN_DEAD) /* nobody is there to take it, and nothing would ever drop it */
+	/* no peer is there to take it, and it would never be dropped */
+	if (atomic_load(&conn->state) == RDS_CONN_DEAD)
 		return 0;
 	if (atomic_load(&conn->answer_bytes) > RDS_ANSWERS_MAX) {
 		rds_debug("a peer takes no answers: a ping is dropped");

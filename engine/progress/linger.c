@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * linger.c - the process ends: what it has sent is handed over first, within RDS_PRELOAD_LINGER_MS.
+ * linger.c - the process ends: its messages are handed over first, within RDS_PRELOAD_LINGER_MS.
+ *
+ * Any thread of the program may be in here, also in a signal handler that has interrupted a thread
+ * with a lock.  Must not know how messages are sent.
  */
 #include <poll.h>
 #include <sys/syscall.h>
@@ -23,7 +26,8 @@ unsigned rds_progress_count_unsent(void)
 	return rds_conn_unsent();
 }
 
-static _Atomic uint64_t exit_by_ns; /* once for all that is waited for when the process ends; 0: it does not yet */
+/* one limit for all waits at the end of the process; 0: it does not end yet */
+static _Atomic uint64_t exit_by_ns;
 
 uint64_t rds_progress_exit_deadline(void)
 {
@@ -32,7 +36,10 @@ uint64_t rds_progress_exit_deadline(void)
 	return by ? by : os_now_ns() + (uint64_t)rds_options()->linger_ms * 1000000;
 }
 
-/* What no transport has taken yet would die with us; of what it has taken, its capabilities say whether it survives us. */
+/*
+ * Messages that no transport has taken would be lost.  For those that it has taken, its
+ * capabilities tell whether they outlive the process.
+ */
 static void progress_linger_until(uint64_t until)
 {
 	struct rds_wait *w = NULL;
@@ -63,12 +70,14 @@ void rds_progress_exit(void)
 
 	if (!os_process_is_started())
 		return;
-	by = atomic_exchange(&linger_until,
-			     0); /* if this is an exec, which may fail, the next end has time of its own */
+	/* if this is an exec, which may fail, the next end has time of its own */
+	by = atomic_exchange(&linger_until, 0);
 	if (atomic_load(&rds_helper_up))
 		progress_linger_until(by ? by : rds_progress_exit_deadline());
-	/* The helper still runs and may use everything: the rest is the kernel's.  Whoever needs our place in the registry
-	 * finds our lock gone and clears up. */
+	/*
+	 * The helper still runs and may use everything, so the kernel does the rest.  A process
+	 * that needs our place in the registry finds our lock released and clears the place.
+	 */
 }
 
 #define EXIT_NAP_NS 200000
@@ -109,12 +118,16 @@ void rds_progress_exit_now(bool interrupted)
 		if (n > 0)
 			looked = now;
 		if (now >= until || (interrupted && now - looked > rds_patience_ns(RDS_PATIENCE_EXIT_LOCK)))
-			break; /* no look for so long: the very call that a signal has interrupted has the lock */
-		atomic_store(&linger_asks, true); /* asking takes locks, too: it is the helper that asks */
+			break; /* no look for so long: the interrupted call itself has the lock */
+		atomic_store(&linger_asks, true); /* asking takes locks, too, so the helper asks */
 		rds_helper_kick();
 		os_syscall(SYS_nanosleep, (long)&pause, 0, 0, 0, 0, 0);
+		/*
+		 * many processes that end at once must leave the processor to the receivers of
+		 * their messages
+		 */
 		if (pause.tv_nsec <
-		    EXIT_NAP_MOST_NS) /* many that end at once must leave the processor to who takes their messages */
+		    EXIT_NAP_MOST_NS)
 			pause.tv_nsec *= 2;
 	}
 	if (n > 0)

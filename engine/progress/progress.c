@@ -1,22 +1,26 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * progress.c - who makes progress when.
+ * progress.c - which thread makes progress, and when.
  *
- * Whoever is inside a call and finds nothing makes one round of receiving for the whole process.  Who has to be woken
- * when nobody is inside a call is *attention*, told to the transports, which show it to the peers:
+ * A thread inside a call that finds nothing makes one round of receiving for the whole process.
+ * *Attention* tells which thread has to be woken when no thread is inside a call.  The transports
+ * show it to the peers:
  *
- *   a thread spins                 POLLING  peers wake nobody
- *   a thread sleeps (the leader)   LEADER   peers wake it directly: one wake-up, as with a kernel socket
- *   a spin has just succeeded,     LAZY     the program will be back at once; peers wake the helper only when they need an
- *   calls or wake-ups by a device           answer. A lease: the helper looks every tick, and when no call has been made
- *   come thick and fast                     for a whole tick it takes over (HELPER)
- *   a device wakes the helper      LAZY     the same, and the sends look for themselves now and then
- *   while the program sends
- *   otherwise                      HELPER   peers wake the helper: it receives, acknowledges, answers pings and shows
- *                                           readiness to code that was not interposed
+ *  a thread spins                POLLING  peers wake no thread
+ *  a thread sleeps (the leader)  LEADER   peers wake it directly: one wake-up, as with a kernel
+ *                                         socket
+ *  a spin has just succeeded;    LAZY     the program will be back at once; peers wake the helper
+ *  calls, or wake-ups by a                only when they need an answer.  LAZY ends by itself: the
+ *  device, follow each other              helper looks every tick, and takes over (HELPER) when no
+ *  closely                                call was made for a whole tick
+ *  a device wakes the helper     LAZY     the same, and sends look for input now and then
+ *  while the program sends
+ *  otherwise                     HELPER   peers wake the helper: it receives, acknowledges, answers
+ *                                         pings and shows readiness to code that was not interposed
  *
- * Followers (further sleeping threads) need somebody awake for them, so with followers and no leader it is HELPER.
- * How the helper thread itself lives is helper/thread.c.
+ * Followers (further sleeping threads) need a thread that receives for them, so with followers and
+ * no leader it is HELPER.  How the helper thread itself runs is in helper/thread.c.  All of
+ * attention is under rx.  Must not know what messages contain.
  */
 #include "engine/abi/foreign_memory.h"
 #include "engine/conn/conn.h"
@@ -28,10 +32,10 @@
 
 #define TICK_NS (10 * 1000000ull)
 #define BUSY_CALLS 64	  /* in one tick */
-#define BUSY_WAKES 4	  /* no tick apart */
-#define LOOK_BYTES 65536  /* between two looks of sends, ... */
-#define LOOK_MESSAGE 4096 /* ... each of which counts so much more */
-#define ROUNDS 256	  /* of receiving, then the helper looks at its events and timers again */
+#define BUSY_WAKES 4	  /* no two of them more than a tick apart */
+#define LOOK_BYTES 65536  /* bytes between two looks of sends, ... */
+#define LOOK_MESSAGE 4096 /* ... where each message counts this much more */
+#define ROUNDS 256	  /* of receiving before the helper looks at its events and timers again */
 
 static void lazy_tick(struct rds_timer *tm);
 
@@ -80,8 +84,9 @@ void rds_progress_attention_update(void)
 	else
 		want = RDS_ATT_HELPER;
 	atomic_store_explicit(&rds_progress_at_send, attention_at_send(want), memory_order_relaxed);
+	/* a socket has input that the kernel does not show: the helper has to look at it */
 	if ((want == RDS_ATT_HELPER || want == RDS_ATT_LEADER) && rds_sock_unseen)
-		lazy_tick_begin(); /* something waits that the kernel does not show: have the helper look at it */
+		lazy_tick_begin();
 	if (want == rds_progress_attention && want != RDS_ATT_LEADER)
 		return;
 	rds_progress_attention = want;
@@ -90,7 +95,10 @@ void rds_progress_attention_update(void)
 		rds_helper_kick();
 }
 
-/* Peers that saw somebody look woke nobody, and one that died may not have come to it: is there something for the leader? */
+/*
+ * Wakes the leader if something has come: peers that saw a thread look woke none, and a peer that
+ * died may not have got to it.
+ */
 static void leader_wake_if_pending(void)
 {
 	if (rds_progress_attention == RDS_ATT_LEADER && rds_helper_up && rds_transports_pending())
@@ -118,8 +126,9 @@ void rds_progress_spin_leave(bool found)
 }
 
 /*
- * This thread is about to wake a peer, and has waited for the answer every time so far.  The answer may well come before the thread is
- * back: then it need not find the helper asleep and wake it.  Not under rx.
+ * This thread is about to wake a peer, and has waited for the answer every time so far.  The answer
+ * may well come before the thread is back: then it need not find the helper asleep and wake it.
+ * Not under rx.
  */
 void rds_progress_answer_expected(void)
 {
@@ -136,8 +145,9 @@ void rds_progress_answer_expected(void)
 }
 
 /*
- * The leader was woken over a transport whose device tells it directly, and sleeps again and again: to let the helper hear meanwhile, and
- * make it deaf again, would be two system calls per message.  rx held.
+ * The leader was woken over a transport whose device tells it directly, and sleeps again and again.
+ * To let the helper listen meanwhile, and stop that again, would be two system calls per message.
+ * rx held.
  */
 void rds_progress_leader_woken(void)
 {
@@ -152,8 +162,10 @@ void rds_progress_leader_woken(void)
 }
 
 /*
- * To wake the helper for each acknowledgement costs who sends large messages more than to look for them; and it is often on the same processor.
- * But whoever sleeps in the kernel for a socket of ours, or in another process that shares it, hears of nothing that nobody looks for.
+ * A device has woken the helper.  For a program that sends large messages, a wake-up of the helper
+ * for each acknowledgement costs more than looks by the sends themselves; and the helper is often
+ * on the same processor.  But a program that sleeps for our socket in the kernel, or in another
+ * process that shares it, hears nothing if no thread looks.
  */
 void rds_progress_helper_woken(void)
 {
@@ -183,10 +195,13 @@ void rds_progress_others_watch(void)
 		return;
 	progress_state.lazy = progress_state.sends_look = false;
 	rds_progress_attention_update();
-	rds_helper_kick(); /* for what it leaves to be done */
+	rds_helper_kick(); /* for input that is left to be handled */
 }
 
-/* One round, which is no reason to think that the program waits for anything: what is held back for others to come (transport/verbs/batch_when.c) stays. */
+/*
+ * One round.  It does not show that the program waits for anything: so messages that are held back
+ * for a batch (transport/verbs/batch_when.c) stay.
+ */
 static void send_look_round(void)
 {
 	rx_lock();
@@ -205,7 +220,8 @@ void rds_progress_send_noted(size_t len)
 	enum rds_at_send what = atomic_load_explicit(&rds_progress_at_send, memory_order_relaxed);
 
 	if (what == RDS_AT_SEND_HAND_OVER) {
-		if (!rds_caller) /* the helper sends for others, and goes on as long as there is a process */
+		/* the helper sends for other processes, and goes on as long as this one lives */
+		if (!rds_caller)
 			rds_progress_linger();
 		return;
 	}
@@ -221,7 +237,10 @@ void rds_progress_send_noted(size_t len)
 	send_look_round();
 }
 
-/* A program that calls again and again without ever waiting (MSG_DONTWAIT loops) is as busy as one that spins. */
+/*
+ * A program that calls again and again without ever waiting (MSG_DONTWAIT loops) is as busy as one
+ * that spins.
+ */
 void rds_progress_call_made(void)
 {
 	progress_state.activity++;
@@ -234,8 +253,9 @@ void rds_progress_call_made(void)
 }
 
 /*
- * A transport's memory fills up.  The messages that hold it are moved to the heap if nobody has read any for a whole tick, if
- * the oldest has waited for several, or if a reader finds nothing for itself: then what it waits for may be stuck behind them.  rx held.
+ * A transport's memory fills up.  The messages that hold it are copied to the heap if none was read
+ * for a whole tick, if the oldest has waited for several ticks, or if a reader finds nothing for
+ * itself: then what it waits for may be stuck behind them.  rx held.
  */
 void rds_progress_relieve(bool now)
 {
@@ -282,7 +302,7 @@ bool rds_progress_round(void)
 
 /* ---- what the helper does each time it is awake ---- */
 
-/* No call for a whole tick: the program is not as busy as it was, the helper takes over. */
+/* No call for a whole tick: the program is not busy any more, the helper takes over. */
 static void lazy_tick(struct rds_timer *tm)
 {
 	bool again = true;
@@ -297,8 +317,9 @@ static void lazy_tick(struct rds_timer *tm)
 		progress_state.lazy_tick_on = again;
 		rds_progress_attention_update();
 	}
+	/* LAZY goes on: the remote transport may not have acted on it yet */
 	if (rds_progress_attention == RDS_ATT_LAZY && rds_transports.remote_on)
-		rds_progress_attention_renew(); /* it goes on: the remote transport may not have acted on it yet */
+		rds_progress_attention_renew();
 	lazy_tick_seen = progress_state.activity;
 	rds_progress_relieve(false);
 	rx_unlock();
@@ -314,22 +335,24 @@ void rds_progress_helper_round(void)
 	for (i = 0; i < ROUNDS && rds_progress_round(); i++)
 		;
 	rds_conn_work_run();
+	/* two processes that end at once would wait for each other's acknowledgements */
 	if (unlikely(rds_progress_asks_at_exit()))
-		rds_queue_want_room_all(); /* two processes that end at once would wait for each other's acknowledgements */
+		rds_queue_want_room_all();
 	rx_lock();
 	begin = progress_state.lazy_tick_on && !lazy_timer.queued;
 	quiet = rds_progress_attention == RDS_ATT_HELPER;
-	if (quiet) /* the peers' wake-up used the request up: ask again */
+	if (quiet) /* the peers' wake-up has used the request up: ask again */
 		rds_progress_attention_renew();
 	if (quiet && rds_transports_pending())
 		rds_helper_kick();
-	if (rds_progress_attention == RDS_ATT_LEADER) { /* a peer may have taken the request for a wake-up and died */
+	/* a peer may have taken the request for a wake-up and died */
+	if (rds_progress_attention == RDS_ATT_LEADER) {
 		rds_progress_attention_update();
 		leader_wake_if_pending();
 	}
 	rx_unlock();
 	if (unlikely(atomic_load_explicit(&rds_conn_work_pending, memory_order_relaxed)))
-		rds_conn_work_run(); /* what has to be said before nobody looks */
+		rds_conn_work_run(); /* sends what is left before no thread looks */
 	if (quiet)
 		rds_sock_show_unseen();
 	if (begin)

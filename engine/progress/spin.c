@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * spin.c - what a thread does before it sleeps: look again for a while, or let the peer run that it waits for.
+ * spin.c - what a thread does before it sleeps: it looks again for a while, or yields to the peer
+ * that it waits for.
  *
- * Spinning is worth at most what a wake-up of the peer takes (some 50 us where an idle processor has to be roused): a
- * shorter limit would take every peer that was asleep for one that does not answer.  Where going to sleep and getting up again is
- * dear (emulated or nested machines), what it costs this thread is measured now and then, and it may spin for some times as long.
- * Whether to spin is learnt, too: a spin that brings
- * nothing makes the thread skip the next 1, 3, 7 ... 255 spins, one that succeeds starts over.  A thread that had to wake
- * its peer gives up the processor at once, so that the peer can run on it; only now and then it stays, in case both are
- * about to be busy with each other.
+ * Spinning is worth at most what a wake-up of the peer takes (some 50 us where an idle processor
+ * has to be woken).  With a shorter limit, every peer that was asleep would count as one that does
+ * not answer.  Where a sleep is expensive (emulated or nested machines), its cost for this thread
+ * is measured now and then, and the thread may spin for a multiple of it.  The thread also learns
+ * whether to spin: after a spin without result it skips the next 1, 3, 7 ... 255 spins; a success
+ * starts over.  A thread that had to wake its peer gives up the processor at once, so that the peer
+ * can run on it.  Only now and then it stays, in case both are about to be busy with each other.
  *
- * Giving up the processor begins with sched_yield(): if peers share a processor, the other one runs, answers, yields in its
- * turn, and neither has to be put to sleep and woken.  How long a yield took tells what happened: nothing (nobody else wants this
- * processor: sleep), others ran for a while (look, and yield again), or somebody ran who does not give the processor back (sleep, and
- * do not try again soon).
+ * Giving up the processor begins with sched_yield().  If peers share a processor, the other one
+ * runs, answers, and yields in its turn, and neither has to be put to sleep and woken.  The time of
+ * a yield tells what happened.  Very short: no other thread wants this processor (sleep).  Longer:
+ * others ran for a while (look, and yield again).  Very long: a thread ran that does not give the
+ * processor back (sleep, and do not try again soon).
  *
- * For the program all of it is one call, which a signal ends.  A handler that ran in the middle of it would be missed: the thread would sleep as if
- * nothing had been, for ever perhaps.  So signals are held back, and looked at right before the sleep.  Not in the first microseconds, in which busy
- * peers answer: there it is as if the signal had come before the call.
- * Must not know what is waited for, nor how a thread sleeps.
+ * For the program all of it is one call, which a signal ends.  A handler that ran in the middle
+ * would be missed: the thread would then sleep, perhaps for ever.  So signals are held back, and
+ * looked at right before the sleep.  Not in the first microseconds, in which busy peers answer: a
+ * signal there counts as one that came before the call.  Must not know what is waited for, nor how
+ * a thread sleeps.
  */
 #include "engine/progress/wait.h"
 
@@ -26,35 +29,41 @@
 #include <unistd.h>
 
 #define SPIN_NS 200000
-#define SPIN_SLEEPS 12 /* as long as so many sleeps cost, if that is more; */
+#define SPIN_SLEEPS 12 /* spin as long as so many sleeps cost, if that is more than SPIN_NS */
 #define SPIN_NS_MAX 5000000
 #define SPIN_SKIP_MAX 8 /* skip at most 2^8 - 1 spins */
 #define SPIN_CLOCK_EVERY 16
-#define SPIN_ASK (8 * SPIN_CLOCK_EVERY) /* looks, 10 us or so: a peer that has not answered by then is busy with something else */
-#define SPIN_HOLD (2 * SPIN_CLOCK_EVERY) /* looks after which signals are held back, */
-#define SPIN_SIGNALS 4096		 /* ... and are asked for: some hundred microseconds */
-#define MEASURE_FIRST 8	 /* sleeps, of which the least counts, */
-#define MEASURE_EVERY 16 /* ... and later ones */
-#define STAY_MIN 4	 /* of 2^4 waits that follow a wake-up of the peer, one spins; */
-#define STAY_MAX 10	 /* of 2^10, if that never brings anything */
+/* looks, about 10 us: a peer that has not answered by then is busy with something else */
+#define SPIN_ASK (8 * SPIN_CLOCK_EVERY)
+#define SPIN_HOLD (2 * SPIN_CLOCK_EVERY) /* looks after which signals are held back, ... */
+/* ... and looks between two checks for them: some hundred microseconds */
+#define SPIN_SIGNALS 4096
+#define MEASURE_FIRST 8	 /* sleeps, of which the cheapest counts, ... */
+#define MEASURE_EVERY 16 /* ... and then every so many sleeps */
+#define STAY_MIN 4	 /* of 2^4 waits that follow a wake-up of the peer, one spins; ... */
+#define STAY_MAX 10	 /* ... of 2^10, if that never succeeds */
 
 #define YIELDS 12	    /* in one wait */
-#define YIELD_NOBODY_NS 600 /* nobody else ran */
-#define YIELD_LONG_NS 40000 /* somebody ran who is not of our kind */
+#define YIELD_NOBODY_NS 600 /* below: no other thread ran */
+#define YIELD_LONG_NS 40000 /* above: a thread ran that does not yield back */
 #define YIELD_SKIP_STEP 4
-#define YIELD_SKIP_MAX 16 /* of 2^16 waits, one yields, if it is always like that */
+#define YIELD_SKIP_MAX 16 /* of 2^16 waits, one yields, if the yields are always long */
 
 __thread bool rds_wait_has_sent __attribute__((tls_model("initial-exec")));
 static __thread struct {
 	unsigned streak, skip, handed_over, stay;
 	unsigned yield_streak, yield_skip;
-	bool looked, answered; /* after it had last woken its peer; ... and after the time before that */
+	/* looked: after it last woke its peer; answered: the same for the wake-up before */
+	bool looked, answered;
 	bool woke;	       /* since the last wait */
-	uint64_t sleep_ns;     /* what a sleep costs, without the sleep */
+	uint64_t sleep_ns;     /* cost of a sleep, without the sleep */
 	unsigned arms, measured;
 } spin_tls __attribute__((tls_model("initial-exec")));
 
-/* With one processor a spin can never be answered.  (A thread bound to one of several may well be.) */
+/*
+ * With one processor a spin is never answered.  (A thread that is bound to one of several may well
+ * get an answer.)
+ */
 static bool cpu_is_only_one(void)
 {
 	static _Atomic long cpus;
@@ -87,8 +96,10 @@ static void spin_set_polling(struct rds_wait *w, bool on, bool found)
 	rx_unlock();
 }
 
-/* Peers wake nobody anyway and the lease is running: no need to tell them that this thread looks.  A guess without
- * lock is good enough, as the next look (under it) renews the lease. */
+/*
+ * Peers wake no thread anyway, and LAZY is running: no need to tell them that this thread looks.  A
+ * read without lock is good enough, as the next look (under it) renews LAZY.
+ */
 static bool attention_is_lazy(void)
 {
 	return atomic_load_explicit(&rds_progress_attention, memory_order_relaxed) == RDS_ATT_LAZY;
@@ -107,11 +118,17 @@ void rds_wait_spin_release(struct rds_wait *w)
 	if (!w->held)
 		return;
 	w->held = false;
-	/* Who waits for one socket alone is in a receive or send, which goes on if the handler's flags say so; poll and its kind never do. */
+	/*
+	 * A wait for one socket alone is a receive or send, which goes on if the handler's flags
+	 * say so; poll and its kind never do.
+	 */
 	w->interrupted = (w->only ? os_signals_release : os_signals_release_any)(&w->signals) != 0;
 }
 
-/* Only for an answer: a yield costs the thread its place in the queue, which who waits for no one in particular would miss. */
+/*
+ * Only for an answer: a yield costs the thread its place in the run queue, which is a loss if it
+ * waits for no certain peer.
+ */
 static bool spin_yield_begin(struct rds_wait *w, bool sent)
 {
 	if (!sent)
@@ -127,7 +144,7 @@ static bool spin_yield_begin(struct rds_wait *w, bool sent)
 	return true;
 }
 
-/* Always worth a look afterwards. */
+/* True: yielded, look again. */
 static bool spin_yield(struct rds_wait *w)
 {
 	uint64_t start = os_now_ns(), took;
@@ -146,7 +163,10 @@ static bool spin_yield(struct rds_wait *w)
 		w->spins++;
 	} else {
 		w->spins = YIELDS;
-		/* On a loaded machine each such yield costs milliseconds: four of them teach it. */
+		/*
+		 * On a loaded machine each such yield costs milliseconds: four of them reach the
+		 * limit.
+		 */
 		spin_tls.yield_streak += YIELD_SKIP_STEP;
 		if (spin_tls.yield_streak > YIELD_SKIP_MAX)
 			spin_tls.yield_streak = YIELD_SKIP_MAX;
@@ -161,9 +181,11 @@ bool rds_wait_spin_measures(void)
 }
 
 /*
- * The first ones bring in the code and memory that the others find, and may take fifty times as long: of these the least.  Then what a fifth of them
- * stays below, a step at a time.  What the thread waits for may come just before it sleeps, so the quickest are none; and on a busy machine many
- * are slow because the thread is put off its processor meanwhile, which is no reason to spin for long there.
+ * The first sleeps load code and memory for the later ones, and may take fifty times as long: of
+ * these the cheapest counts.  Then the value moves, a step at a time, to what a fifth of the sleeps
+ * stays below.  The cheapest is no measure then, since the thread may have been posted just before
+ * it slept.  And on a busy machine many sleeps are slow because the thread loses its processor
+ * meanwhile, which is no reason to spin for long there.
  */
 void rds_wait_spin_sleep_cost(uint64_t ns)
 {
@@ -279,7 +301,10 @@ void rds_wait_spin_end(struct rds_wait *w)
 {
 	if (w->spinning) {
 		w->spinning = false;
-		/* Found while spinning - unless the thread was off the CPU for longer than a spin may last. */
+		/*
+		 * found while spinning, unless the thread was off the CPU for longer than a spin
+		 * may last
+		 */
 		if (w->spins < SPIN_CLOCK_EVERY || os_now_ns() < w->spin_until)
 			spin_tls.streak = spin_tls.stay = 0;
 		else

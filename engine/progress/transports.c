@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * transports.c - which transports there are, when they start, and from when on the one that reaches other hosts takes part.
+ * transports.c - which transports there are, when they start, and when the one that reaches other
+ * hosts takes part.
  *
- * The libraries of RDMA devices keep descriptor numbers inside themselves and use them from any thread, so with such a
- * transport the helper cannot have a table of its own.  That is decided once, when the helper starts: if the machine
- * has a device then.  One that comes later is not used by this process.
+ * The libraries of RDMA devices keep descriptor numbers inside themselves and use them from any
+ * thread.  So with such a transport the helper cannot have a descriptor table of its own.  That is
+ * decided once, when the helper starts: does the machine have a device then?  A device that comes
+ * later is not used by this process.  Must not know how a transport works.
  */
 #include "engine/progress/transports.h"
 
@@ -102,7 +104,7 @@ static bool transports_too_late(void)
 	return true;
 }
 
-/* Without it the helper wakes the leader. */
+/* The leader's own descriptor for the remote transport.  Without it the helper wakes the leader. */
 static void transports_relay_open(void)
 {
 	int fd = os_eventfd(0, 0);
@@ -128,7 +130,7 @@ int rds_transports_claim(const struct in6_addr *addr, uint32_t scope)
 		rds_progress_attention_update();
 		rds_progress_attention_renew();
 		rx_unlock();
-		rds_helper_kick(); /* looks whether anything came before that */
+		rds_helper_kick(); /* it looks for input that came before that */
 	}
 	return ret;
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * transports.h - the transports that reach other processes, as one.
+ * transports.h - the transports that reach other processes, used as one.
  *
- * There is always one for the processes of this host (rds_transports.shm; with RDS_PRELOAD_TRANSPORT=loop a do-nothing), and
- * perhaps one that reaches other hosts (rds_transports.remote).  That one takes part from the moment it claims an address: a process
- * that uses none of its devices pays one test that is never true.  Once on, it stays on.
+ * There is always one for the processes of this host (rds_transports.shm; with
+ * RDS_PRELOAD_TRANSPORT=loop it is the loop transport, which has nothing to receive), and perhaps
+ * one that reaches other hosts (rds_transports.remote).  That one takes part from the moment it
+ * claims an address; then it stays on.  A process that uses none of its devices pays one test that
+ * is never true.
  */
 #ifndef ENGINE_PROGRESS_TRANSPORTS_H
 #define ENGINE_PROGRESS_TRANSPORTS_H
@@ -32,19 +34,19 @@
 extern const struct rds_transport_up rds_transports_up;
 extern const struct rds_transport_wakes rds_transports_wakes;
 
-/* Which there are, by RDS_PRELOAD_TRANSPORT; the engine is being made. */
+/* Chooses them, by RDS_PRELOAD_TRANSPORT; called while the engine is made. */
 void rds_transports_choose(void);
 void rds_transports_forget(void); /* forked child */
-/* In the helper: 0 or -errno / undone. */
+/* In the helper.  start: 0 or -errno; stop: undoes it. */
 int rds_transports_start(void);
 void rds_transports_stop(void);
 /* Does the helper have to share the program's descriptor table?  Asked before it starts. */
 bool rds_transports_share_table(void);
-/* Is there anything that the remote transport could use? */
+/* Is there a device that the remote transport could use? */
 bool rds_transports_have_device(void);
 /*
- * Control held, helper up.  1: the address is on a device of the remote transport; 0: it is not; -errno: it is, but cannot be
- * used, which has been logged.
+ * control held, helper up.  1: the address is on a device of the remote transport; 0: it is not;
+ * -errno: it is, but cannot be used, which has been logged.
  */
 int rds_transports_claim(const struct in6_addr *addr, uint32_t scope);
 
@@ -70,8 +72,8 @@ static inline bool rds_transports_pending(void)
 }
 
 /*
- * relayed: the leader sleeps where only the remote transport can wake it, else where only the other one can.  For what
- * comes the other way the helper is woken, which wakes the leader.
+ * relayed: the leader sleeps where only the remote transport can wake it; else where only the other
+ * one can.  Input of the respective other transport wakes the helper, which wakes the leader.
  */
 static inline void rds_transports_attention(enum rds_attention who, bool relayed)
 {
@@ -84,7 +86,7 @@ static inline void rds_transports_attention(enum rds_attention who, bool relayed
 					      who == RDS_ATT_LEADER && !relayed ? RDS_ATT_HELPER : who);
 }
 
-/* True: pressure goes on. */
+/* True: the pressure goes on. */
 static inline bool rds_transports_relieve(bool now)
 {
 	bool more = rds_transports.shm->ops->relieve(rds_transports.shm, now);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * up.c - what transports call, unless something wraps it.
+ * up.c - the functions that transports call, unless a wrapper (transport/fault/) is in between.
+ *
+ * The locks of each function are in transport/transport.h.  Must not hold state.
  */
 #include "engine/conn/client.h"
 #include "engine/conn/incoming.h"

@@ -2,15 +2,16 @@
 /*
  * wait.c - how a program's thread waits: look, spin a little, arm, look again, sleep.
  *
- * Of all sleeping threads one is the *leader*: peers wake it directly, and it makes progress for everybody.  The
- * others (followers) each have an eventfd that is posted by whoever finds something for them.  When the leader goes away
- * while followers sleep, the helper thread takes over (progress.c).
+ * Of all sleeping threads one is the *leader*: peers wake it directly, and it receives for all.
+ * The others (followers) each have an eventfd; the thread that finds input for a follower posts it.
+ * When the leader leaves while followers sleep, the helper thread takes over (progress.c).
  *
- * A thread sleeps in exactly one libc call, without a lock: cancellation, EINTR and SA_RESTART are the kernel's.  A
- * finite timeout of a blocking receive or send is rung by the helper's timer, because read() on an eventfd restarts
- * after a signal exactly as the kernel's own RDS sleep does and a timed poll would not.
+ * A thread sleeps in exactly one libc call, without a lock: cancellation, EINTR and SA_RESTART are
+ * the kernel's.  A finite timeout of a blocking receive or send is posted by the helper's timer:
+ * read() on an eventfd restarts after a signal exactly as the kernel's own RDS sleep does, and a
+ * timed poll would not.
  *
- * What a thread does before it sleeps is spin.c.  Must not know what sockets wait for.
+ * What a thread does before it sleeps is in spin.c.  Must not know what sockets wait for.
  */
 #include "engine/sys/cleanup.h"
 #include "engine/progress/wait.h"
@@ -28,7 +29,10 @@ static struct rds_wait *wait_room_list; /* wait */
 static pthread_mutex_t wait_pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rds_wait *pool;
 
-/* The wait of a thread that has one to spare stays with the thread: nothing to lock.  Given back when the thread ends. */
+/*
+ * A thread keeps one wait for its next call, so there is nothing to lock.  It goes to the pool when
+ * the thread ends.
+ */
 static __thread struct {
 	struct rds_wait *wait;
 	bool keyed;
@@ -107,8 +111,8 @@ static int wait_efd_open(struct rds_wait *w)
 }
 
 /*
- * The helper can post it then.  Linked, so that whoever starts the helper sees it; not armed, so that nobody posts before
- * this is done.
+ * Exports the eventfd, so that the helper can post it.  The wait is linked by now, so that a thread
+ * that starts the helper sees it; it is not armed, so that no thread posts it before the export.
  */
 static int wait_efd_export(struct rds_wait *w)
 {
@@ -118,7 +122,7 @@ static int wait_efd_export(struct rds_wait *w)
 	if (likely(atomic_load_explicit(&w->lent, memory_order_relaxed) == epoch) || !rds_helper_has_own_table() ||
 	    fd < 0 || atomic_exchange(&w->lent, epoch) == epoch)
 		return 0;
-	atomic_store(&w->efd.n[1], -1); /* what an earlier helper had is gone with its table */
+	atomic_store(&w->efd.n[1], -1); /* the number of an earlier helper is gone with its table */
 	err = rds_export_to_helper(RDS_EXPORT_WAIT, w, &fd, 1);
 	if (err)
 		atomic_store(&w->lent, 0);
@@ -158,7 +162,7 @@ unsigned rds_wait_exported(void *wait, int *fds, unsigned nfds)
 	return 1;
 }
 
-/* Take stale posts off a blocking descriptor without ever blocking. */
+/* Reads stale posts off a blocking descriptor without ever blocking. */
 static void wait_efd_drain(int fd)
 {
 	uint64_t v[16];
@@ -248,7 +252,7 @@ static bool wait_wants_output(const struct rds_wait *w)
 	return false;
 }
 
-/* Anything to tell the program already?  rx held. */
+/* Has something happened already that the program waits for?  rx held. */
 static bool wait_some_ready(struct rds_wait *w)
 {
 	unsigned i;
@@ -270,7 +274,7 @@ static bool wait_some_ready(struct rds_wait *w)
 
 void (*rds_hook_left)(struct rds_sock *sk);
 
-/* Cancelled, or left by siglongjmp(). */
+/* The sleep was cancelled, or left by siglongjmp(). */
 static void wait_sleep_abandoned(void *arg)
 {
 	struct rds_wait *w = arg;
@@ -282,8 +286,9 @@ static void wait_sleep_abandoned(void *arg)
 }
 
 /*
- * Nobody could post this thread (no descriptors left, or the post is broken) and another one leads: look now and then.  False: no more, the sleep
- * that comes next will say that it was interrupted.
+ * No thread could post this one (no descriptors left, or the export failed), and another one leads:
+ * look now and then.  False: do not nap any more, the sleep that comes next will report the
+ * interruption.
  */
 static bool wait_nap(struct rds_wait *w)
 {
@@ -308,7 +313,8 @@ bool rds_wait_arm(struct rds_wait *w)
 
 	w->arm_at = rds_wait_spin_measures() ? os_now_ns() : 0;
 	rds_wait_spin_stop(w);
-	follow = wait_efd_open(w) >= 0; /* without a descriptor of its own it can still be the leader */
+	/* without a descriptor of its own the thread can still lead */
+	follow = wait_efd_open(w) >= 0;
 	wait_link_nodes(w);
 	follow = follow && wait_efd_export(w) >= 0;
 	rx_lock();
@@ -327,12 +333,15 @@ bool rds_wait_arm(struct rds_wait *w)
 				     : w->relayed ? &rds_helper_leader.relay_fd
 						  : &rds_helper_leader.fd);
 	atomic_store(&w->armed, true);
-	rds_fence(); /* who makes room sees a sleeper, or the sleeper sees the room */
+	rds_fence(); /* a thread that makes room sees this sleeper, or this one sees the room */
 	rds_progress_attention_update();
 	rx_unlock();
 	if (unlikely(atomic_load_explicit(&rds_conn_work_pending, memory_order_relaxed)))
-		rds_conn_work_run(); /* what has to be said before nobody looks */
-	/* Peers are asked when this thread can be posted: whoever hears of an answer first, it is not missed. */
+		rds_conn_work_run(); /* sends what is left before no thread looks */
+	/*
+	 * Peers are asked only now that this thread can be posted: so no answer is missed,
+	 * whichever thread receives it.
+	 */
 	ready = wait_wants_output(w) ? rds_queue_want_room_all() : rds_queue_ask_deferred();
 	rx_lock();
 	ready |= wait_some_ready(w) || rds_transports_pending();
@@ -363,7 +372,8 @@ void rds_wait_disarm(struct rds_wait *w)
 		wait_efd_drain(rds_wait_fd(w));
 	w->consumed = false;
 	rx_lock();
-	rds_progress_round_locked(); /* what it was woken for: not worth waking the helper, too */
+	/* receives what it was woken for, so that the helper need not be woken as well */
+	rds_progress_round_locked();
 	if (w->leader) {
 		progress_state.leader = NULL;
 		if (w->relayed)
@@ -378,7 +388,9 @@ void rds_wait_disarm(struct rds_wait *w)
 	if (w->arm_at && w->cost)
 		rds_wait_spin_sleep_cost(w->cost + (os_now_ns() - w->arm_at));
 	w->arm_at = w->cost = 0;
-	/* Nobody else may come by for what that round left: the caller may be about to return. */
+	/*
+	 * No other thread may come by for what that round left: the caller may be about to return.
+	 */
 	if (atomic_load_explicit(&rds_conn_work_pending, memory_order_relaxed))
 		rds_conn_work_run();
 }
@@ -400,7 +412,10 @@ int rds_wait_sleep(struct rds_wait *w, uint64_t deadline)
 	if (w->arm_at)
 		w->arm_at = os_now_ns();
 	w->consumed = got > 0;
-	/* The timer may be a stale one of the wait's last user: only the clock says that the time is up. */
+	/*
+	 * The timer may be a stale one of the wait's last use: only the clock tells that the time
+	 * is up.
+	 */
 	if (deadline && os_now_ns() >= deadline)
 		return -ETIMEDOUT;
 	return got < 0 ? -EINTR : 0;
@@ -416,7 +431,7 @@ void rds_wait_wake(struct rds_wait *w)
 	fd = !w->leader	  ? os_fd(&w->efd)
 	     : w->relayed ? atomic_load(&rds_helper_leader.relay_fd)
 			  : os_fd(&rds_helper_leader.post);
-	if (unlikely(fd < 0) && os_fd_table) { /* lent, but not taken yet */
+	if (unlikely(fd < 0) && os_fd_table) { /* exported, but not received yet */
 		rds_fd_exchange_drain();
 		fd = os_fd(&w->efd);
 		w->owed = fd < 0;
@@ -438,7 +453,8 @@ static void wait_thread_ends(void *arg)
 	if (kept.wait && !os_process_inherited())
 		wait_pool_put(kept.wait);
 	kept.wait = NULL;
-	kept.keyed = false; /* another destructor may wait once more: then this one comes again */
+	/* another destructor may wait once more: then this one is called again */
+	kept.keyed = false;
 }
 
 static pthread_key_t thread_key;
@@ -464,13 +480,13 @@ void rds_wait_end(struct rds_wait *w)
 {
 	if (w->spinning || w->yielding)
 		rds_wait_spin_end(w);
-	rds_wait_spin_release(w);  /* it did not come to that */
-	if (unlikely(w->linked)) { /* else it never got as far as to arm */
+	rds_wait_spin_release(w);  /* in case the thread did not sleep */
+	if (unlikely(w->linked)) { /* else the wait was never armed */
 		rds_wait_disarm(w);
 		wait_unlink_nodes(w);
 	}
 	w->only = NULL;
-	if (w->congested) { /* here, so that a cancelled send is counted down, too */
+	if (w->congested) { /* here, so that a cancelled send is uncounted, too */
 		w->congested = false;
 		rx_lock();
 		w->nodes[0].sk->cong_blocked--;

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * bound.c - the sockets of this process by address and port.  rx held.
+ * bound.c - the table of the sockets of this process by address and port.
+ *
+ * rx is held in every call.  Must not know what a socket is used for.
  */
 #include <string.h>
 
 #include "engine/socket/socket.h"
 
-/* Ports alone would do for most programs; the address spreads those with one port on many addresses. */
+/*
+ * The port alone would do for most programs; the address spreads sockets that share one port on
+ * many addresses.
+ */
 #define RDS_BOUND_BUCKETS 4096
 
 static struct rds_sock *bound_table[RDS_BOUND_BUCKETS];

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * op_marks.c - ids of RDMA operations and the marks that RDS_BARRIER tells.
+ * op_marks.c - ids of RDMA operations and the marks that RDS_BARRIER reports.
  *
- * A destination keeps its operations in a ring, by rising id.  Each knows the id before it to the same destination, so
- * that the mark is always there to be read: what lies before the oldest unfinished one, or the last id if all are
- * finished.  One that finishes out of turn leaves a tombstone.  Always:
- *	- the ring is empty or its first operation is unfinished;
- *	- dest->mark is what the ring says, or 0 if there was no id yet.
- * A full ring is swept of its tombstones if these are half of it, and doubled otherwise; a large one is freed when it
- * is empty.  So its size follows the number of unfinished operations, however long the oldest one takes.
+ * A destination keeps its operations in a ring, by rising id.  Each operation stores the previous
+ * id to the same destination.  So the mark can always be read from the ring: it is the id before
+ * the oldest unfinished operation, or the last id if all are finished.  An operation that finishes
+ * out of order leaves a tombstone.  Always:
+ *   - the ring is empty or its first operation is unfinished;
+ *   - dest->mark is what the ring says, or 0 if there was no id yet.
  *
- * A destination stays as long as the socket: its mark must be told for ever.
- * Must not know sockets, the program's memory, or how one sleeps.
+ * A full ring is swept of its tombstones if these are at least half of it, and doubled otherwise; a
+ * large ring is freed when it is empty.  So its size follows the number of unfinished operations,
+ * however long the oldest one takes.
+ *
+ * A destination stays as long as the socket: its mark can be asked for at any time.  Must not know
+ * sockets, the program's memory, or how a thread sleeps.
  */
 #include "engine/socket/op_marks.h"
 
@@ -33,14 +36,14 @@ struct op {
 struct rds_op_marks_dest {
 	uint32_t daddr;
 	bool used;
-	uint32_t head, count; /* count: with tombstones */
+	uint32_t head, count; /* count includes tombstones */
 	uint32_t unfinished;
 	uint32_t cap; /* 0 or a power of two */
 	uint64_t mark, last;
 	struct op *ring;
 };
 
-/* Counted from the oldest. */
+/* i counts from the oldest. */
 static struct op *ring_op_at(const struct rds_op_marks_dest *d, uint32_t i)
 {
 	return &d->ring[(d->head + i) & (d->cap - 1)];
@@ -48,7 +51,7 @@ static struct op *ring_op_at(const struct rds_op_marks_dest *d, uint32_t i)
 
 /* ---- destinations ---- */
 
-/* Its slot, or the free one where it belongs.  There are free ones. */
+/* The slot of daddr, or the free slot where it belongs.  Some slots are always free. */
 static struct rds_op_marks_dest *dest_slot(struct rds_op_marks_dest *dests, uint32_t slots, uint32_t daddr)
 {
 	uint32_t i = daddr * UINT32_C(0x9e3779b1);
@@ -68,7 +71,7 @@ static struct rds_op_marks_dest *dest_find(const struct rds_op_marks *b, uint32_
 	return d && d->used ? d : NULL;
 }
 
-/* At most half full, so that a search is short. */
+/* Makes room for one more.  At most half of the slots are used, so that a search is short. */
 static int dests_room(struct rds_op_marks *b)
 {
 	uint32_t slots = b->slots ? b->slots * 2 : DESTS_MIN;
@@ -130,7 +133,7 @@ static void ring_sweep(struct rds_op_marks_dest *d)
 	d->count = n;
 }
 
-/* Room for one more. */
+/* Makes room for one more operation. */
 static int ring_room(struct rds_op_marks_dest *d)
 {
 	uint32_t cap = d->cap ? d->cap * 2 : RING_MIN;
@@ -163,7 +166,7 @@ static void ring_release(struct rds_op_marks_dest *d)
 	d->cap = d->head = 0;
 }
 
-/* Place of an unfinished id, or -1.  Nearly always it is the first. */
+/* Index of an unfinished id, or -1.  Nearly always it is the first. */
 static int64_t ring_find(const struct rds_op_marks_dest *d, uint64_t id)
 {
 	uint32_t low = 0, high = d->count;
@@ -185,7 +188,10 @@ static int64_t ring_find(const struct rds_op_marks_dest *d, uint64_t id)
 
 /* ---- operations ---- */
 
-/* As the macro of the public header compares: an id of all ones lies in the past, and 0 is always reached. */
+/*
+ * Compares like the macro of the public header: an id of all ones lies in the past, and 0 is always
+ * reached.
+ */
 static bool mark_reaches(uint64_t mark, uint64_t id)
 {
 	return (int64_t)(mark - id) >= 0;
@@ -206,7 +212,7 @@ int rds_sock_marks_begin(struct rds_op_marks *b, uint32_t daddr, uint64_t *id)
 	return 0;
 }
 
-/* The mark follows the ring.  True: it has risen. */
+/* Updates the mark from the ring.  True: it has risen. */
 static bool dest_settle_mark(struct rds_op_marks *b, struct rds_op_marks_dest *d)
 {
 	uint64_t old = d->mark;
@@ -237,7 +243,10 @@ bool rds_sock_marks_finish(struct rds_op_marks *b, uint32_t daddr, uint64_t id)
 	return i == 0 && dest_settle_mark(b, d);
 }
 
-/* Who names `id` as the one before it, if anybody still does, is the first unfinished one from place i on. */
+/*
+ * Only the first unfinished operation from index i on can still have `id` as its previous id:
+ * replace it there.
+ */
 static void ring_rename_before(struct rds_op_marks_dest *d, uint32_t i, uint64_t id, uint64_t before)
 {
 	while (i < d->count && ring_op_at(d, i)->before == OP_TOMBSTONE)
@@ -262,7 +271,7 @@ bool rds_sock_marks_cancel(struct rds_op_marks *b, uint32_t daddr, uint64_t id)
 	if (atomic_load_explicit(&b->last_id, memory_order_relaxed) == id)
 		atomic_store_explicit(&b->last_id, id - 1, memory_order_relaxed);
 	if (i + 1 == d->count)
-		d->count--; /* so that ids go on rising when this one is given out again */
+		d->count--; /* so that ids still rise when this one is given out again */
 	else
 		ring_op_at(d, i)->before = OP_TOMBSTONE;
 	d->unfinished--;

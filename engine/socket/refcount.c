@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * refcount.c - who uses a socket, and when nobody does any more.
+ * refcount.c - references to a socket, and the end of the last one.
  *
- * Structures are never given back to malloc (socket.c), so that a stale pointer can be asked (rds_sock_get) whether it
- * is still alive.  References: one while it is open (the last number that we know of may go before the last copy, which
- * another process has), one per counted descriptor number, one while on an engine list.  A call in progress is
- * noted in the thread's record instead (sys/thread_record.h), so the end of the last reference looks for such calls, and the last of them
- * ends the socket.  Messages that the transport has not yet acknowledged are counted apart, together with their bytes.
+ * Structures are never given back to malloc (socket.c), so rds_sock_get() can ask of a stale
+ * pointer whether the socket is still alive.  References: one while the socket is open (another
+ * process may have a copy of the descriptor when our last known number goes), one per counted
+ * descriptor number, one per engine list.  A call in progress is not counted but noted in the
+ * thread record (sys/thread_record.h).  So the end of the last reference looks through these
+ * records, and the last call ends the socket.  Messages that the transport has not yet acknowledged
+ * are counted separately, together with their bytes.
  */
 #include "engine/socket/socket.h"
 
@@ -29,16 +31,17 @@ static inline bool ref_is_ending(uint64_t ref)
 	return (ref & (RDS_REF_COUNT | RDS_REF_ENDING)) == RDS_REF_ENDING;
 }
 
-/* Of messages in flight: what they take, as long as they wait here (conn/closed_sockets.c). */
+/* Memory that messages in flight of a closed socket take (conn/closed_sockets.c). */
 static int64_t snd_weight(uint64_t snd)
 {
 	return (int64_t)(snd / RDS_SND_MSG * RDS_SOCK_MESSAGE_COST + snd % RDS_SND_MSG);
 }
 
 /*
- * No reference was left when ref was read; a call may be, and whoever finds that none is takes the mark and ends the socket.
- * A call that is still in progress may put it on a list and take it off again, and from there another call may come in: then
- * the turn has changed, and what was found before says nothing.
+ * No reference was left when ref was read, but a call may be in progress.  A thread that finds no
+ * call clears ENDING and ends the socket.  A call that is still in progress may put the socket on a
+ * list and take it off again, and from there another call may start.  Then the upper half of
+ * sk->ref has changed, and the earlier result is void.
  */
 static void sock_end_unless_called(struct rds_sock *sk, uint64_t ref)
 {
@@ -47,14 +50,14 @@ static void sock_end_unless_called(struct rds_sock *sk, uint64_t ref)
 	if (rds_thread_records_on()) {
 		rds_thread_barrier();
 		if (rds_thread_any_calls(sk))
-			return; /* it looks when it leaves */
+			return; /* that call checks again when it leaves */
 	}
 	if (!atomic_compare_exchange_strong(&sk->ref, &ref, ref & ~RDS_REF_ENDING))
 		return;
 	snd = atomic_fetch_or(&sk->snd, RDS_SND_DEAD);
 	if (snd < RDS_SND_MSG)
 		rds_sock_slab_put(sk);
-	else /* the last message in flight does */
+	else /* the last message in flight puts it back */
 		atomic_fetch_add(&rds_sock_closed_bytes, snd_weight(snd) + (int64_t)sizeof(*sk));
 }
 
@@ -88,7 +91,7 @@ bool rds_sock_enter(struct rds_sock *sk)
 	return false;
 }
 
-/* Calls nest, so it is the last slot, unless a handler left by siglongjmp() has lost some. */
+/* Calls nest, so it is the last slot, unless a handler left by siglongjmp() has skipped some. */
 static void call_slot_clear(struct rds_thread *me, unsigned n, struct rds_sock *sk)
 {
 	uint64_t ref;
@@ -113,7 +116,7 @@ void rds_sock_leave(struct rds_sock *sk)
 				call_slot_clear(me, n, sk);
 				return;
 			}
-	rds_sock_put(sk); /* no slot was free: it is counted */
+	rds_sock_put(sk); /* no slot was free: the call is counted in sk->ref */
 }
 
 void rds_sock_snd_sub(struct rds_sock *sk, unsigned msgs, uint64_t bytes)

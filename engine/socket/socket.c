@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * socket.c - the structures of sockets: made, listed, shown to the helper, used again.
+ * socket.c - the structures of sockets: made, listed, exported to the helper, reused.
  *
- * The application holds one end of an AF_UNIX SOCK_SEQPACKET pair, we hold the other.  The kernel hangs ours up when
- * the last copy of the application's end is gone, wherever it was: that is the socket's last close.
+ * The application holds one end of an AF_UNIX SOCK_SEQPACKET pair, the engine holds the other.  The
+ * kernel hangs up our end when the last copy of the application's end is closed, in any process:
+ * that is the socket's last close.
  *
- * Structures come from a slab that is never given back, so that a stale pointer can be asked whether it is still alive: refcount.c
- * has the references.
+ * Structures come from a slab that is never given back, so that a stale pointer can be asked
+ * whether its socket is still alive.  The references are in refcount.c.
  */
 #include "engine/socket/socket.h"
 
@@ -43,7 +44,7 @@ struct rds_sock_events rds_sock_events = {
 };
 
 static pthread_mutex_t sock_slab_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct rds_sock *sock_slab_free, *sock_list; /* all: control */
+static struct rds_sock *sock_slab_free, *sock_list; /* sock_slab_lock; control */
 
 static void sock_pair_event(struct rds_helper_event *ev, uint32_t events);
 static void sock_close_deferred(struct rds_deferred_call *c);
@@ -58,8 +59,8 @@ static struct rds_sock *sock_slab_get(void)
 		sk = calloc(SLAB_CHUNK, sizeof(*sk));
 		for (i = 0; sk && i < SLAB_CHUNK; i++) {
 			rds_lock_init(&sk[i].tx, RDS_LOCK_SOCK_TX);
-			sk[i].ev.fn =
-				sock_pair_event; /* never changes: the helper may hold an event of an earlier life */
+			/* never changes: the helper may hold an event of an earlier life */
+			sk[i].ev.fn = sock_pair_event;
 			sk[i].close_call.fn = sock_close_deferred;
 			os_fd_init(&sk[i].pair);
 			os_fd_init(&sk[i].lease_fd);
@@ -128,7 +129,10 @@ void rds_sock_used_level(struct rds_sock *sk, int level)
 	rds_sock_changed(sk);
 }
 
-/* Of this thread's table.  The set that the helper waits on holds what its own table (or the one for both) has. */
+/*
+ * Closes the number of this thread's table.  The helper's epoll set holds the number of the
+ * helper's own table, or of the common one.
+ */
 static void sock_close_pair(struct rds_sock *sk)
 {
 	rds_lock(&rds_lock_wait);
@@ -163,7 +167,6 @@ bool rds_sock_unlist(struct rds_sock *sk)
 	return sk->exported && sk->exported == rds_export_epoch() && rds_helper_has_own_table();
 }
 
-/* Nothing new can come to it; who sleeps for it looks. */
 void rds_sock_close_pair(struct rds_sock *sk, bool exported)
 {
 	rds_sock_wake_all(sk);
@@ -182,7 +185,7 @@ bool rds_sock_hung_up(struct rds_sock *sk)
 	return os_poll(&p, 1, 0) > 0 && (p.revents & POLLHUP);
 }
 
-/* Our end of the pair has something to say. Helper. */
+/* Our end of the pair can be read.  Helper. */
 static void sock_pair_event(struct rds_helper_event *ev, uint32_t events)
 {
 	struct rds_sock *sk = container_of(ev, struct rds_sock, ev);
@@ -195,7 +198,10 @@ static void sock_pair_event(struct rds_helper_event *ev, uint32_t events)
 	rds_sock_put(sk);
 }
 
-/* In the helper a socket may be met before the packet that lends it: it has been sent, so it is there. */
+/*
+ * The helper may meet a socket before it has received its descriptor.  The packet has been sent, so
+ * it is there.
+ */
 int rds_sock_pair_fd(struct rds_sock *sk)
 {
 	int fd = os_fd(&sk->pair);
@@ -313,8 +319,8 @@ static void sock_init(struct rds_sock *sk, uint64_t inode)
 /* Into the list of sockets; from now on the helper may see it.  control held. */
 void rds_sock_list_add(struct rds_sock *sk)
 {
-	sk->exported = atomic_load(&rds_helper_up) ? rds_export_epoch()
-						   : 0; /* the caller does that; or else who starts the helper */
+	/* The caller exports it; without a helper, the thread that starts the helper does. */
+	sk->exported = atomic_load(&rds_helper_up) ? rds_export_epoch() : 0;
 	sk->prev_all = NULL;
 	sk->next_all = sock_list;
 	if (sock_list)
@@ -323,7 +329,7 @@ void rds_sock_list_add(struct rds_sock *sk)
 	atomic_store(&sk->open, true);
 	atomic_store(&sk->handing_off, false);
 	atomic_store(&sk->accepts_nothing, false);
-	/* for being open, and the number's */
+	/* one for being open, one for the descriptor number */
 	atomic_store_explicit(&sk->ref, (atomic_load(&sk->ref) & ~(RDS_REF_TURN - 1)) + RDS_REF_TURN + 2, memory_order_release);
 }
 
@@ -342,13 +348,16 @@ int rds_sock_new(int pair, uint64_t inode, struct rds_sock **out)
 		return err;
 	}
 	sock_init(sk, inode);
-	atomic_store(&sk->handing_off, true); /* until it is listed */
+	atomic_store(&sk->handing_off, true); /* until the socket is listed */
 	atomic_store(&sk->accepts_nothing, true);
 	*out = sk;
 	return 0;
 }
 
-/* Without the helper's eye on it the last close would go unnoticed, until this process ends: no reason to fail. */
+/*
+ * Without the helper's watch the last close goes unnoticed until this process ends: no reason to
+ * fail.
+ */
 void rds_sock_export_late(struct rds_sock *sk)
 {
 	if (sk->exported && rds_sock_export(sk))

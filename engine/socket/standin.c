@@ -2,11 +2,14 @@
 /*
  * standin.c - readiness: waking threads, and what the kernel sees on the stand-in descriptor.
  *
- * The engine's own queues are the truth.  The kernel sees it on the stand-in: a packet lying in the application's end
- * means readable, a filled send buffer means not writable.  That packet has no bytes: who reads it without us gets an end of file, and nothing
- * that could be taken for data.  That costs system calls, so it is done at once only for
- * sockets that somebody watches through the kernel (an epoll set); for all others the helper brings up what has stood
- * unread for a tick, which is what serves waiters that were not interposed.
+ * The engine's own queues are the truth, and the stand-in shows it to the kernel: a packet in the
+ * application's end means readable, a full send buffer means not writable.  The packet has no
+ * bytes: a process without this library that reads it gets an end of file, and nothing that could
+ * be taken for data.
+ *
+ * To show a state costs system calls.  So it is done at once only for sockets that the program
+ * watches through the kernel (an epoll set).  For all others the helper shows what was unread for a
+ * tick; that serves waiters that were not interposed.
  */
 #include "engine/socket/socket.h"
 
@@ -17,7 +20,8 @@
 
 bool rds_sock_would_wake(struct rds_sock *sk, short events)
 {
-	if (events & RDS_WAIT_RECV) /* a blocking receive is not interested in zero-copy completions or map updates */
+	/* a blocking receive does not wait for zero-copy completions or map updates */
+	if (events & RDS_WAIT_RECV)
 		return sk->rx_head || sk->reports || (sk->cong_monitor && sk->cong_notify);
 	if ((events & (IN_BITS | POLLWRBAND)) &&
 	    (rds_sock_has_input(sk) ||
@@ -46,7 +50,7 @@ static void standin_show_out(struct rds_sock *sk)
 	sk->hidden_out = false;
 }
 
-/* Another thread may have closed the number meanwhile, and somebody else's descriptor may have it now. */
+/* Another thread may have closed the number meanwhile, and it may now be another descriptor. */
 static bool standin_is_fd(const struct rds_sock *sk, int fd)
 {
 	struct stat st;
@@ -66,22 +70,29 @@ static void standin_lower_in(struct rds_sock *sk, int fd)
 static void standin_lower_out(struct rds_sock *sk, int fd)
 {
 	struct pollfd p = {.fd = fd, .events = POLLOUT};
-	unsigned most = RDS_EVENT_MOST; /* somebody may be reading them at the other end, which holders have as well */
+	/* the other end, which borrowers have as well, may be read at the same time */
+	unsigned most = RDS_EVENT_MOST;
 	int small = 1;
 
 	if (!standin_is_fd(sk, fd))
 		return;
 	sk->hidden_out = true;
 	os_setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
-	/* No more than it takes: a process that shares the socket has to get through (node/socket_name.h). */
+	/*
+	 * No more than needed: messages of a process that shares the socket have to get through
+	 * (node/socket_name.h).
+	 */
 	while (most-- && os_poll(&p, 1, 0) > 0 && os_send(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1)
 		;
-	/* Space may have come meanwhile: whoever made it saw hidden_out unset. */
+	/* Space may have come meanwhile: the thread that made it saw hidden_out unset. */
 	if (rds_sock_writable(sk))
 		standin_show_out(sk);
 }
 
-/* A wake-up is not an event yet: epoll asks rds_poll then, which reports a new generation once. */
+/*
+ * A wake-up is not an event yet: the epoll call then asks rds_poll(), which reports a new
+ * generation once.
+ */
 static bool standin_would_show(struct rds_sock *sk)
 {
 	uint64_t gen = atomic_load_explicit(&rds_sock_cong_gen, memory_order_relaxed);
@@ -97,16 +108,22 @@ static bool standin_would_show(struct rds_sock *sk)
 
 static void standin_show_now(struct rds_sock *sk, short events)
 {
-	/* An edge-triggered watcher must see every arrival as a new event, even when that is shown already: but not for ever, if nobody reads. */
+	/*
+	 * An edge-triggered watcher must see every arrival as a new event, even if one is shown
+	 * already.  There is a limit in case the program does not read.
+	 */
 	if ((events & IN_BITS) && (!sk->shown_in || (sk->watched_edge && sk->shown < RDS_SHOWN_MAX)) &&
 	    standin_would_show(sk))
 		standin_show_in(sk);
-	/* One message may be more than all that is acknowledged before it: some room is not yet enough. */
+	/* One message may need more than what was acknowledged: a little room is not yet enough. */
 	if ((events & OUT_BITS) && sk->hidden_out && rds_sock_writable(sk))
 		standin_show_out(sk);
 }
 
-/* Readable, but the kernel does not show it: the helper will if it lasts.  rx held. */
+/*
+ * The socket is readable, but the kernel does not show it: the helper will, if that lasts.  rx
+ * held.
+ */
 static void unseen_add(struct rds_sock *sk)
 {
 	if (sk->unseen || sk->shown_in)
@@ -153,7 +170,7 @@ void rds_sock_wake_all(struct rds_sock *sk)
 	rds_unlock(&rds_lock_wait);
 }
 
-/* Somebody reads, and there is more: that is an event again. */
+/* The program reads, and more is left: that is a new event. */
 static void standin_show_anew(struct rds_sock *sk, int fd)
 {
 	standin_lower_in(sk, fd);
@@ -161,7 +178,10 @@ static void standin_show_anew(struct rds_sock *sk, int fd)
 		standin_show_in(sk);
 }
 
-/* rx held: input may be used up, output may be blocked; only what is shown, or watched, costs anything. */
+/*
+ * rx held.  Input may be used up, output may be blocked.  Costs something only for a socket that is
+ * shown or watched.
+ */
 void rds_sock_lower_shown(struct rds_sock *sk, int fd)
 {
 	bool watched = atomic_load_explicit(&sk->watched, memory_order_relaxed);
@@ -177,8 +197,8 @@ void rds_sock_lower_shown(struct rds_sock *sk, int fd)
 }
 
 /*
- * The program was told EAGAIN for lack of space.  Even if there is space again by now: an edge-triggered watcher waits for the
- * event of its coming, which standin_lower_out() makes then.
+ * The program got EAGAIN for lack of space.  Even if there is space again by now, an edge-triggered
+ * watcher waits for an event; standin_lower_out() makes it then.
  */
 void rds_sock_show_refused(struct rds_sock *sk, int fd)
 {
@@ -206,8 +226,8 @@ void rds_sock_watch(struct rds_sock *sk, int fd, bool edge)
 }
 
 /*
- * The last carrier was killed: others may be looking at the stand-in, and nobody knows what is shown there.  Our helper may have shown something by now,
- * too: that goes with it, and is shown again.
+ * The last owner was killed.  Other processes may watch the stand-in, and what it shows is unknown.
+ * Our helper may have shown something by now, too.  All of that is withdrawn and shown again.
  */
 void rds_sock_show_anew(struct rds_sock *sk, int fd)
 {
@@ -217,7 +237,9 @@ void rds_sock_show_anew(struct rds_sock *sk, int fd)
 	rds_sock_watch(sk, fd, true);
 }
 
-/* What filled the stand-in was read off our end, in search of something else. */
+/*
+ * The byte that filled the stand-in was read off our end by a look for a packet of another process.
+ */
 void rds_sock_refill_out(struct rds_sock *sk, int fd)
 {
 	rds_lock(&rds_lock_wait);
