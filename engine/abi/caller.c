@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * caller.c - addresses in what a call was given, when the call may be another process's (rds_caller in foreign_memory.h): of the program's own they are tried
- * here, of another one's they have been.
+ * caller.c - checks of addresses in the arguments of a call, which may be a borrower's call
+ * (rds_caller in foreign_memory.h).  Addresses of the program are checked here.  A borrower has
+ * checked its own.
+ *
  * Must not know what calls do.
  */
 #include <errno.h>
@@ -37,8 +39,8 @@ int rds_caller_fetch(void *to, uint64_t from, size_t len)
 }
 
 /*
- * Nothing is changed by locking no bytes; but the kernel looks first whether this thread might, which it alone knows: not every user of the number
- * 0, or with the capability, is one that counts (a user namespace's is none).
+ * mlock() of no bytes changes nothing, but the kernel first checks whether this thread may lock
+ * memory.  Only the kernel knows that: user 0 or a capability does not count in a user namespace.
  */
 static bool thread_may_pin(void)
 {
@@ -50,8 +52,10 @@ static bool thread_may_pin(void)
 }
 
 /*
- * A thread that asks much within one tick of the coarse clock believes a yes until that is over, as with addresses (sys/uaccess.h): one that takes away
- * its own right between two calls of such a loop is told a tick later, and anybody else who does has no order with its calls.
+ * A thread that asks often within one tick of the coarse clock takes a yes as valid until the tick
+ * ends, as with addresses (sys/uaccess.h).  A thread that gives up its own right between two calls
+ * of such a loop gets the no one tick later.  If another thread takes the right away, there is no
+ * order between that and the calls.
  */
 bool rds_caller_may_pin(void)
 {

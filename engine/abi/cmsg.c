@@ -2,10 +2,13 @@
 /*
  * cmsg.c - control messages in and out.
  *
- * The buffer belongs to the program, and another of its threads may be writing to it.  So a cursor copies each header
- * once, believes the copy only, and hands out the body's place and size within the buffer; bodies are copied before
- * they are looked at.  The walk ends because every step moves on by at least one header.
- * Must not know sockets or transports; what a transport can do is the choice of the function that is called.
+ * The buffer belongs to the program, and another thread of the program may be writing to it.  So
+ * the walk copies each header once, uses only the copy, and gives the body's address and size
+ * within the buffer.  A body is copied before it is examined.  The walk ends because every step
+ * advances by at least one header.
+ *
+ * Must not know sockets or transports.  The caller chooses the function that fits what the
+ * transport can do.
  */
 #include "engine/abi/cmsg.h"
 
@@ -38,7 +41,7 @@ int rds_cmsg_in_next(struct rds_cmsg_in *c)
 	if (!c->at || left < HDR)
 		return 0;
 	memcpy(&c->hdr, c->at, HDR);
-	/* The compiler may not read the program's memory again instead of the copy. */
+	/* Keeps the compiler from reading the program's memory again instead of the copy. */
 	__asm__ volatile("" : "+m"(c->hdr) : : "memory");
 	if (c->hdr.cmsg_len < HDR || c->hdr.cmsg_len > left)
 		return -EINVAL;
@@ -103,7 +106,7 @@ int rds_cmsg_vec_read(uint64_t vec, uint64_t nr, uint64_t *sum, struct iovec *ou
 		return -EINVAL;
 	if (nr > RDS_CMSG_VECTOR_MAX)
 		return -EMSGSIZE;
-	/* Of another process's what is not there is found below. */
+	/* In the memory of another process the copies below find what is not mapped. */
 	if (!rds_caller && rds_user_readable((const void *)(uintptr_t)vec, nr * sizeof(v)))
 		return -EFAULT;
 	for (uint64_t i = 0; i < nr; i++) {
@@ -120,7 +123,8 @@ int rds_cmsg_vec_read(uint64_t vec, uint64_t nr, uint64_t *sum, struct iovec *ou
 }
 
 /*
- * Word 2, except where a key stands there (2007-8): then it is far above what a message may have, and the local bytes say so.
+ * The remote length is word 2.  In revisions a0 and a1 (2007-8) word 2 is a key, which is far above
+ * the longest message.  Then the sum of the local bytes shows the order of the words.
  */
 static uint64_t args_remote_bytes(const struct rds_rdma_args *args)
 {
@@ -176,7 +180,7 @@ int rds_cmsg_check(const struct msghdr *msg, int flags, size_t payload, struct r
 	struct rds_cmsg_in c;
 	int ret;
 
-	(void)payload; /* a zero copy send of nothing is refused where zero copy is done, not here */
+	(void)payload; /* an empty zero-copy send is refused where zero copy is done, not here */
 	out->present = 0;
 	rds_cmsg_in_init(&c, msg);
 	while ((ret = rds_cmsg_in_next(&c)) > 0) {
@@ -203,7 +207,10 @@ int rds_cmsg_check(const struct msghdr *msg, int flags, size_t payload, struct r
 
 /* ---- rows 18 and 19 without RDMA ---- */
 
-/* Would pinning work?  At most the 1 MiB that row 9 lets through: do not fault in gigabytes only to refuse them. */
+/*
+ * Would the kernel be able to pin the memory?  Only the first 1 MiB is tried, which is what row 9
+ * allows: there is no reason to fault in gigabytes only to refuse them.
+ */
 int rds_cmsg_vec_usable(uint64_t vec, uint64_t nr, bool write)
 {
 	uint64_t budget = RDS_MAX_MSG;
@@ -217,7 +224,7 @@ int rds_cmsg_vec_usable(uint64_t vec, uint64_t nr, bool write)
 			return -EFAULT;
 		__asm__ volatile("" : "+m"(v) : : "memory");
 		n = v.bytes < budget ? v.bytes : budget;
-		/* A write to the peer reads our memory, a read from it writes ours. */
+		/* A write to the peer reads local memory, a read from the peer writes it. */
 		ret = write ? rds_caller_readable(v.addr, n) : rds_caller_writable(v.addr, n);
 		if (ret)
 			return ret;
@@ -275,7 +282,11 @@ int rds_cmsg_refuse(const struct msghdr *msg)
 		case RDS_HAS_MAP:
 			ret = c.size < sizeof(struct rds_get_mr_args) ? -EINVAL : -EOPNOTSUPP;
 			break;
-		default: /* DEST: no region exists that the key could name; ZCOPY: no transport for it; ASYNC: only of one with RDMA */
+		default:
+			/*
+			 * DEST: there is no region that the key could name.  ZCOPY: the transport
+			 * has no zero copy.  ASYNC: only transports with RDMA have it.
+			 */
 			ret = -EINVAL;
 		}
 		if (ret)

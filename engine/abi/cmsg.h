@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * cmsg.h - control messages in and out.  In: the whole walk of a sendmsg in the kernel's order of checks; nothing is
- * executed here.  Out: the kernel's put_cmsg (truncation, MSG_CTRUNC, EFAULT).
+ * cmsg.h - control messages in and out.  In: the walk over the control messages of a sendmsg, with
+ * the checks in the kernel's order; nothing is executed here.  Out: as the kernel's put_cmsg does
+ * it (truncation, MSG_CTRUNC, EFAULT).
  */
 #ifndef ENGINE_CMSG_H
 #define ENGINE_CMSG_H
@@ -12,7 +13,8 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-enum rds_cmsg_kind { /* bits of rds_cmsg_summary.present, by what sections 4.1 and 9.4 tell apart */
+/* bits of rds_cmsg_summary.present, as sections 4.1 and 9.4 distinguish them */
+enum rds_cmsg_kind {
 		     RDS_HAS_ARGS = 1,
 		     RDS_HAS_DEST = 2,
 		     RDS_HAS_MAP = 4,
@@ -33,45 +35,60 @@ void rds_cmsg_in_init(struct rds_cmsg_in *c, const struct msghdr *msg);
 /* 1 the next header is in *c, 0 no more, -EINVAL its length is impossible. */
 int rds_cmsg_in_next(struct rds_cmsg_in *c);
 bool rds_cmsg_in_is_rds(const struct rds_cmsg_in *c);
-/* Copies the body's first n bytes if it has as many. */
+/* Copies the first n bytes of the body.  False: the body is shorter. */
 bool rds_cmsg_in_copy(const struct rds_cmsg_in *c, void *to, size_t n);
-unsigned rds_cmsg_kind(int type); /* RDS_HAS_*; 0: none of those that are sent */
+unsigned rds_cmsg_kind(int type); /* RDS_HAS_*; 0: no type that a program may send */
 
-#define RDS_CMSG_VECTOR_MAX 1024 /* RDMA local vectors, as iovecs of any other call */
+#define RDS_CMSG_VECTOR_MAX 1024 /* elements of a local vector; the limit of iovecs elsewhere */
 
 /*
- * Row 13: a local vector of `nr` struct rds_iovec, its sum of bytes, and (unless NULL) its elements.  -EINVAL: none, or an empty or wrapping
- * element; -EMSGSIZE: more than 1024; -EFAULT.
+ * Row 13: reads a local vector of `nr` struct rds_iovec.  Gives the sum of its bytes and, unless
+ * `out` is NULL, its elements.  -EINVAL: no element, or an empty or wrapping one; -EMSGSIZE: more
+ * than 1024; -EFAULT.
  */
 int rds_cmsg_vec_read(uint64_t vec, uint64_t nr, uint64_t *sum, struct iovec *out);
-/* Is the memory there that such a vector names, to write it to the peer, or to read into it?  0 or -EFAULT. */
+/*
+ * Can the memory that a local vector names be used: read, for a write to the peer, or written, for
+ * a read from the peer?  0 or -EFAULT.
+ */
 int rds_cmsg_vec_usable(uint64_t vec, uint64_t nr, bool write);
 
 struct rds_cmsg_summary {
 	unsigned present;      /* RDS_HAS_*, by rds_cmsg_check */
-	int level;	       /* SOL_RDS spelling last seen (revisions.h), 0 none; by rds_cmsg_scan */
-	uint64_t rdma_bytes;   /* sum of RDMA_ARGS remote_vec.bytes (saturated): limit of row 9; by rds_cmsg_scan */
+	/* last number of SOL_RDS seen (revisions.h), 0 none; by rds_cmsg_scan */
+	int level;
+	/* sum of RDMA_ARGS remote_vec.bytes (saturated): limit of row 9; by rds_cmsg_scan */
+	uint64_t rdma_bytes;
 	uint32_t zcopy_cookie; /* valid with RDS_HAS_ZCOPY if the cmsg was long enough */
-	/* The cmsgs themselves stay where the program put them; rdma/op_request.c makes operations of them. */
+	/*
+	 * The control messages stay in the program's memory; rdma/op_request.c makes operations of
+	 * them.
+	 */
 };
 
 /*
- * Passes as in the kernel: rds_cmsg_scan is row 8 (malformed cmsg_len -EINVAL, RDMA_ARGS shorter than its struct
- * -EINVAL), clears *out and sums rdma_bytes; rds_cmsg_check is rows 12-14 (unknown or receive-only type -EINVAL, RDMA
- * vectors -EINVAL/-EMSGSIZE/-EFAULT, MSG_ZEROCOPY without cookie, forbidden mixtures -EINVAL).  msg->msg_control has
- * been checked to be readable for msg_controllen.  Control shorter than one header means none.
+ * The passes are those of the kernel.  rds_cmsg_scan is row 8 (malformed cmsg_len -EINVAL,
+ * RDMA_ARGS shorter than its struct -EINVAL); it clears *out and sums rdma_bytes.  rds_cmsg_check
+ * is rows 12-14 (unknown or receive-only type -EINVAL, RDMA vectors -EINVAL/-EMSGSIZE/-EFAULT,
+ * MSG_ZEROCOPY without cookie, forbidden mixtures -EINVAL).  The caller has checked that
+ * msg->msg_control is readable for msg_controllen bytes.  A buffer shorter than one header has no
+ * control message.
  *
- * rds_cmsg_refuse is rows 18 and 19 on a socket whose transport has neither RDMA nor zero copy: what executing the
- * cmsgs one by one would have answered.  0 only if there are none of SOL_RDS.
+ * rds_cmsg_refuse is rows 18 and 19 on a socket whose transport has neither RDMA nor zero copy: it
+ * returns what executing the control messages one by one would have returned.  0 only if none has
+ * the level SOL_RDS.
  *
- * Each pass reads the program's memory afresh, so a program that changes it meanwhile can make them disagree, but
- * never lead any of them outside the buffer.
+ * Each pass reads the program's memory again.  So a program that changes it meanwhile can make the
+ * passes disagree, but cannot make a pass read outside the buffer.
  */
 int rds_cmsg_scan(const struct msghdr *msg, struct rds_cmsg_summary *out);
 int rds_cmsg_check(const struct msghdr *msg, int flags, size_t payload, struct rds_cmsg_summary *out);
 int rds_cmsg_refuse(const struct msghdr *msg);
 
-/* Where received control messages go. Initialise from the caller's msghdr; `used` becomes msg_controllen. */
+/*
+ * The buffer for received control messages.  Initialised from the caller's msghdr; `used` becomes
+ * msg_controllen.
+ */
 struct rds_cmsg_out {
 	unsigned char *buf;
 	size_t len, used;

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * foreign_memory.c - another process's memory, by a descriptor of its /proc/self/mem (foreign_memory.h).
+ * foreign_memory.c - another process's memory, by a descriptor of its /proc/self/mem
+ * (foreign_memory.h).
  *
- * The descriptor is the helper's, in its table.  A thread of the program's that comes upon an operation on such memory leaves it for later, and
- * wakes the helper, which carries it out in its stead.
+ * The descriptor is in the helper's table.  A thread of the program that meets an operation on such
+ * memory leaves it undone and wakes the helper, which carries it out.
  *
- * Must not know what the memory is for, nor whether it may be written: the kernel writes through this even where the program itself could not
- * (private mappings that are read-only), so the other process tries what it passes.
+ * Must not know what the memory is for, nor whether it may be written.  Through this descriptor the
+ * kernel writes even where the program itself could not (read-only private mappings).  So the other
+ * process checks the addresses that it passes.
  */
 #include "engine/abi/foreign_memory.h"
 
@@ -63,7 +65,10 @@ int rds_foreign_memory_fd_open(void)
 	return os_open("/proc/self/mem", O_RDWR | O_CLOEXEC, 0);
 }
 
-/* Other files of that file system are written with the rights of who writes: they must not be taken for memory. */
+/*
+ * Writes to other files of /proc use the credentials of this process: they must not be taken for
+ * memory.
+ */
 bool rds_foreign_memory_fd_is(int fd, int pid)
 {
 	char path[40], want[40], is[64];
@@ -167,7 +172,8 @@ int rds_foreign_memory_copy(struct rds_foreign_memory *m, uint64_t there, void *
 		int fd = atomic_load(&m->fd);
 
 		n = put ? os_pwrite(fd, at, len, (off_t)there) : os_pread(fd, at, len, (off_t)there);
-		if (n == -EINTR || (n == -EBADF && fd >= 0 && fd != atomic_load(&m->fd))) /* it has moved meanwhile */
+		/* EBADF: the descriptor may have got another number meanwhile. */
+		if (n == -EINTR || (n == -EBADF && fd >= 0 && fd != atomic_load(&m->fd)))
 			continue;
 		if (n <= 0)
 			return -EFAULT;

@@ -1,28 +1,35 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * info_revision.c - which rds-info asks?  Its records have grown at their ends ever since, and all tools but the first step by the size that they are told;
- * that one, of September 2006, steps by its own.  So do programs that were compiled with Linux's header: its records are what is given.  Oracle's are
- * longer, and are for who has used what only Oracle's kernels have, or says so (RDS_PRELOAD_ABI=uek).
+ * info_revision.c - which version of rds-info asks?
  *
- * Nothing that it does tells it from those that follow it until November 2007, but all of these look the level's number up again before each
- * call, and ask for exactly as many bytes as they have been told.  So whoever does both twice in a row gets connections as long as they were
- * then, which serves all of these.  What the bits of their flags mean changed after three weeks, and cannot be told at all: what both have
- * is set in both places, and only the first tool shows something that is not so (RDS_PRELOAD_ABI=v2 settles it).
- * Must not know what a record holds.
+ * Records have grown at their ends since the first version.  All versions but the first advance by
+ * the record size that the call returns.  The first one, of September 2006, advances by its own
+ * size.  So do programs that were compiled with Linux's header; so they get Linux's records.
+ * Oracle's records are longer.  A program gets these after it has used an option that only Oracle's
+ * kernels have, or with RDS_PRELOAD_ABI=uek.
+ *
+ * The first version cannot be told from the later ones until November 2007.  But all of these read
+ * the level's number again before each call, and ask for exactly as many bytes as the call before
+ * has told them.  A program that does both twice in a row gets connection records of the length of
+ * that time, which serves all of these versions.  The meaning of the bits in their flags changed
+ * after three weeks, and the two meanings cannot be told apart.  A flag that both have is set in
+ * both places, and only the first version shows something wrong (RDS_PRELOAD_ABI=v2 selects it).
+ *
+ * Must not know what a record contains.
  */
 
 #include "engine/abi/revisions.h"
 #include "engine/abi/foreign_memory.h"
 #include "engine/sys/options.h"
 
-/* The last call of this process: one word, as several threads may ask. */
+/* The last call of this process: one atomic word, because several threads may call. */
 union asked {
 	uint64_t word;
 	struct {
-		uint32_t told; /* bytes that it needs; 0: it was given all */
+		uint32_t told; /* bytes that the call needs; 0: its room was enough */
 		uint16_t opt;
-		uint8_t reads; /* of the level's number, until then */
-		bool fresh;    /* one of them was since the call before */
+		uint8_t reads; /* how often the level's number had been read by then */
+		bool fresh;    /* it was read again since the call before */
 	};
 };
 _Static_assert(sizeof(union asked) == sizeof(uint64_t), "one word");

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * revisions.c - which revision of the RDMA structures a program means, and what it asks for in today's terms.
+ * revisions.c - finds out which revision of the RDMA structures a program uses, and decodes its
+ * requests into today's form.
  *
- * No structure carries a version, and all revisions but one have RDMA arguments of the same 56 bytes.  The order of
- * their words is seen in the numbers themselves; whether word 6 is a pointer or a token, only in what the process did
- * before.  Taking a token for a pointer would write into the program's memory, so that happens on proof only: an order
- * of words that is not today's, a size that only one revision had, or a call of RDS_BARRIER, long gone since.
+ * No structure carries a version, and all revisions but one have RDMA arguments of the same 56
+ * bytes.  The numbers themselves show the order of the words.  Only earlier calls of the process
+ * show whether word 6 is a pointer or a token.  If a token were taken for a pointer, the program's
+ * memory would be overwritten.  So a pointer needs a proof: an order of words that is not today's,
+ * a size that only one revision had, or a call of RDS_BARRIER, which later revisions do not have.
  *
- * Must not know sockets, transports or the program's memory: all has been copied, and what must be asked is a callback.
+ * Must not know sockets, transports or the program's memory: the caller passes copies, and
+ * questions are callbacks.
  */
 #include "engine/abi/revisions.h"
 
@@ -99,7 +102,10 @@ ABI_AT(barrier_b1, flags, 8);
 ABI_AT(barrier_b1, rdma_id_addr, 16);
 ABI_AT(barrier_b1, wait_rdma_id, 24);
 
-/* Without masks: before 2010-10, and vendor kernels since 2018.  The operands are the other way round than today's. */
+/*
+ * Atomic operations without masks: before 2010-10, and vendor kernels since 2018.  The two operands
+ * are in the opposite order of today's.
+ */
 struct atomic_short {
 	uint64_t cookie;
 	uint64_t local_addr;
@@ -116,13 +122,16 @@ ABI_AT(atomic_short, flags, 40);
 ABI_AT(atomic_short, user_token, 48);
 
 #define BARRIER_A0_DONTWAIT 0x40 /* MSG_DONTWAIT */
-#define LOWEST_POINTER 65536 /* nothing is mapped below (vm.mmap_min_addr), no flag was ever above */
+#define LOWEST_POINTER 65536 /* no mapping is below (vm.mmap_min_addr), no flag is above */
 
-/* ---- what the process has shown ---- */
+/* ---- proofs of the process's age ---- */
 
 static _Atomic int epoch_shown = RDS_EPOCH_NONE;
 
-/* Of this program, or of the one for which a call is made, whose word may be anything.  In 2006 (v2) there was no RDMA. */
+/*
+ * RDS_PRELOAD_ABI of this program, or of the borrower for which the call is made, which may pass
+ * any number.  v2 (2006) had no RDMA, and counts as auto.
+ */
 static int abi_option(void)
 {
 	int abi = rds_caller ? rds_caller->abi : (int)rds_options()->abi;
@@ -207,12 +216,15 @@ void rds_abi_reset(void)
 
 /* ---- RDS_CMSG_RDMA_ARGS ---- */
 
-#define WORDS 8 /* of the longest */
+#define WORDS 8 /* of the longest revision */
 
-/* Where each revision has what; the local vector is the same in all.  An offset of 0 in the last three: it has none. */
+/*
+ * The layout of each revision; the local vector is the same in all.  id, token32, token64: 0 if the
+ * revision has none.
+ */
 static const struct layout {
 	uint8_t size, cookie, remote_addr, remote_bytes, id, token32, token64;
-	uint8_t flags; /* that it had; the others could have been anything */
+	uint8_t flags; /* the flags that the revision had; other bits may have any value */
 } layouts[] = {
 #define REMOTE(type) offsetof(struct type, remote_vec.addr), offsetof(struct type, remote_vec.bytes)
 #define A0                                                                                                             \
@@ -240,30 +252,32 @@ struct evidence {
 	void *arg;
 };
 
-/* True: words 0 to 2 could be either, but only word 0 (word 2) is known as a cookie. */
+/* Of words 0 and 2, is only `word` known as a cookie? */
 static bool word_is_only_cookie(const struct evidence *e, int word)
 {
 	return e->is_cookie && e->is_cookie(e->arg, e->word[word]) && !e->is_cookie(e->arg, e->word[2 - word]);
 }
 
 /*
- * The order of words in 56 bytes: 1 address first (a0, a1), 0 cookie first (a2, b1, c, d), or -EINVAL.  L is the sum of
- * the local bytes; programs of the barrier's time always asked for L remote ones.
+ * The order of words in 56 bytes: 1 address first (a0, a1), 0 cookie first (a2, b1, c, d), or
+ * -EINVAL.  L is the sum of the local bytes; programs of the time of RDS_BARRIER always asked for L
+ * remote bytes.
  *
  *	epoch	word 1 == L	word 2 == L	answer
  *	32	any		any		cookie first: b1 knows nothing else
  *	24	yes		no		address first
  *		no		yes		cookie first
  *		yes		yes		address first, unless word 0 alone is a known cookie
- *		no		no		-EINVAL: a guess would write to a wrong place of the peer
+ *		no		no		-EINVAL: a guess could overwrite memory of the peer
  *	none	yes		no		address first, unless word 0 alone is a known cookie
  *		no		yes		cookie first
  *		yes		yes		cookie first, unless word 2 alone is a known cookie
  *		no		no		cookie first
  *
- * The last row is today's program that transfers less than the whole of its remote vector, as the kernel permits, or
- * more, which the caller refuses as the kernel does.  If its remote address happens to be L it looks like an old one
- * (epoch none, first row): its cookie speaks for it.  RDS_EPOCH_LATER, and sizes that are not 56, do not get here.
+ * The last row is a program of today that transfers less than the whole of its remote vector, as
+ * the kernel permits, or more, which the caller refuses as the kernel does.  If its remote address
+ * happens to be L, it looks like an old program (epoch none, first row); then a known cookie
+ * decides.  RDS_EPOCH_LATER, and sizes that are not 56, do not get here.
  */
 static int args_address_first(const struct evidence *e, enum rds_abi_epoch epoch)
 {
@@ -283,9 +297,9 @@ static int args_address_first(const struct evidence *e, enum rds_abi_epoch epoch
 }
 
 /*
- * The revision by which these bytes are to be read: its layout and whether word 6 is a pointer, so a0 stands for a1,
- * too, and d for c.  Bytes beyond a revision's own mean nothing, as in every kernel; 64 bytes are b2 unless the process
- * is later.
+ * The revision by which these bytes are decoded.  Only the layout and the meaning of word 6 count,
+ * so a0 also stands for a1, and d for c.  Bytes beyond the length of a revision are ignored, as in
+ * every kernel.  64 bytes are b2, unless the process has shown RDS_EPOCH_LATER.
  */
 static int args_revision(const struct evidence *e, size_t size)
 {
@@ -303,7 +317,7 @@ static int args_revision(const struct evidence *e, size_t size)
 	ret = args_address_first(e, epoch);
 	if (ret)
 		return ret < 0 ? ret : RDS_ABI_A0;
-	/* Who asks for a notification has a token to find in it. */
+	/* A program that asks for a notification expects a token in it. */
 	if (epoch == RDS_EPOCH_NONE || e->word[offsetof(struct rds_rdma_args, flags) / 8] & RDS_RDMA_NOTIFY_ME)
 		return RDS_ABI_D;
 	return epoch == RDS_EPOCH_24 ? RDS_ABI_A2 : RDS_ABI_B1;
@@ -384,10 +398,16 @@ static enum word3 word3_meaning(uint64_t value, bool (*writable)(uint64_t addr))
 	}
 	switch (rds_abi_epoch()) {
 	case RDS_EPOCH_24:
-		/* a1's other bytes are garbage.  Not storing to a pointer of a0's that ends like this does no harm. */
+		/*
+		 * The other bytes of a1's word are garbage.  If it is a pointer of a0 whose low
+		 * byte looks like a bool, nothing is stored there, which does no harm.
+		 */
 		return low_byte_is_bool ? USE_ONCE : PHYS_ADDR;
 	case RDS_EPOCH_NONE:
-		/* A program of a0 that registers memory and leaves RDMA to its peers has shown nothing else. */
+		/*
+		 * A program of a0 that registers memory, but leaves RDMA to its peers, gives no
+		 * other proof.
+		 */
 		if (value >= LOWEST_POINTER && !low_byte_is_bool && writable && writable(value))
 			return PHYS_ADDR;
 		return FLAGS;
@@ -403,7 +423,7 @@ void rds_abi_mr_decode(const struct rds_get_mr_args *args, bool (*writable)(uint
 		.bytes = args->vec.bytes,
 		.cookie_addr = args->cookie_addr,
 	};
-	/* Before there were flags every region could be written to. */
+	/* Before there were flags, peers could write to every region. */
 	switch (word3_meaning(args->flags, writable)) {
 	case PHYS_ADDR:
 		out->phys_addr = args->flags;
@@ -450,7 +470,7 @@ static void atomic_from_args(const struct rds_atomic_args *a, struct rds_atomic_
 	out->flags = a->flags;
 	out->token = a->user_token;
 }
-/* One reading of the operands serves those with masks as well. */
+/* The operands are in the same place with and without masks. */
 _Static_assert(offsetof(struct rds_atomic_args, cswp.compare) == offsetof(struct rds_atomic_args, m_cswp.compare) &&
 		       offsetof(struct rds_atomic_args, cswp.swap) == offsetof(struct rds_atomic_args, m_cswp.swap) &&
 		       offsetof(struct rds_atomic_args, fadd.add) == offsetof(struct rds_atomic_args, m_fadd.add),

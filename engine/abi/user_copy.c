@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * user_copy.c - the kernel copies for us: process_vm_readv() and process_vm_writev() on this process itself fail with EFAULT where
- * memcpy() would be killed.  Where a filter of system calls forbids them (some containers), the range is probed as for any call
- * (sys/uaccess.h) and copied: then a program that unmaps memory in the same instant crashes, as it does with memcpy().
+ * user_copy.c - copies by the kernel: process_vm_readv() and process_vm_writev() on this process
+ * itself fail with EFAULT where memcpy() would crash.  Where a filter of system calls forbids them
+ * (some containers), the range is probed as for any call (sys/uaccess.h) and then copied with
+ * memcpy().  In this case a program that unmaps the memory at the same moment crashes.
+ *
  * Must not know what the memory is for.
  */
 #include "engine/abi/user_copy.h"
@@ -25,7 +27,7 @@ static void *at_address(uint64_t at)
 
 static int ucopy_probed(void *to, const void *from, size_t len, bool put)
 {
-	rds_user_forget(); /* what this thread saw a moment ago may be gone */
+	rds_user_forget(); /* memory that this thread has probed a moment ago may be gone */
 	if (put ? rds_user_writable(to, len) : rds_user_readable(from, len))
 		return -EFAULT;
 	memcpy(to, from, len);
@@ -50,7 +52,8 @@ static int ucopy_one(struct rds_foreign_memory *m, uint64_t user, void *own, siz
 		return rds_foreign_memory_copy(m, user, own, len, put);
 	if (!atomic_load_explicit(&vm_calls_forbidden, memory_order_relaxed)) {
 		n = ucopy_by_kernel(os_getpid(), &here, &there, put);
-		if (n == -ESRCH) /* the main thread has ended, and has no memory any more */
+		/* the main thread has ended and has no memory any more: by this thread */
+		if (n == -ESRCH)
 			n = ucopy_by_kernel((pid_t)os_syscall(SYS_gettid, 0, 0, 0, 0, 0, 0), &here, &there, put);
 		if (n != -ENOSYS && n != -EPERM)
 			return n == (long)len ? 0 : -EFAULT;

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * extra_threads.c - threads of a transport's, beside the helper, for calls into the kernel that may take long.
+ * extra_threads.c - threads of a transport, beside the helper, for system calls that may take long.
  *
- * They have all signals blocked and end when their call is over.  Who looks whether the program has any thread left (main_exit.c) must not take
- * them for the program's, nor a thread of the program's for one that is counted and not yet born: births says when not to believe the count.
+ * An extra thread has all signals blocked and ends after its call.  main_exit.c counts whether the
+ * program has any thread left.  It must not take an extra thread for a thread of the program.  Nor
+ * must it take a thread of the program for an extra thread that is counted but does not exist yet.
+ * `births` tells it when the count cannot be trusted.
+ *
  * Must not know what the calls are.
  */
 #include "engine/helper/helper.h"
@@ -27,7 +30,7 @@
 #define STACK (PTHREAD_STACK_MIN + (64u << 10))
 
 _Atomic unsigned rds_helper_extra_threads;
-static _Atomic unsigned births; /* twice; odd: one is being born */
+static _Atomic unsigned births; /* two for each start; odd: a thread is being started */
 
 static int create_detached(void *(*fn)(void *), void *arg, size_t stack)
 {
@@ -44,7 +47,10 @@ static int create_detached(void *(*fn)(void *), void *arg, size_t stack)
 	return err;
 }
 
-/* A small stack may not take what the program has in thread-local variables: then as large as any. */
+/*
+ * The program's thread-local variables may not fit on a small stack.  Then the thread gets a stack
+ * of the default size.
+ */
 int rds_helper_thread_create(void *(*fn)(void *), void *arg, size_t stack)
 {
 	int err = create_detached(fn, arg, stack);

@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * fd_exchange.c - the connection between the two descriptor tables of a process, and the deferred calls of its two sides.
+ * fd_exchange.c - the connection between the two descriptor tables of a process, and the deferred
+ * calls of both sides.
  *
- * The helper cannot inherit its end (its table begins empty, and copying the program's into it would keep pipes of the program
- * open), so it dials: an AF_UNIX listener on a name that the kernel chooses, open for as long as the helper takes to start.
- * Anybody could dial that name; both sides believe only the kernel's word that the other one is this process.
+ * The helper cannot inherit its end.  Its table begins empty, and a copy of the program's table
+ * would keep the program's pipes open.  So the helper connects to an AF_UNIX listener, whose name
+ * the kernel chooses.  The listener is open only while the helper starts.  Any process could
+ * connect to that name, so both sides ask the kernel whether the other end is this process.
  *
- * Packets name structures by pointer.  That is safe because whoever exports or gives keeps the structure until the other
- * side has let go of it (a deferred call), and deferred calls are looked at in this order: take the list of deferred calls, take the packets that were
- * sent before they were left, do the deferred calls.
+ * Packets name structures by pointer.  That is safe because the exporting side keeps the structure
+ * until a deferred call of the other side has released it.  Each side handles deferred calls in
+ * this order: it takes the list of deferred calls, takes the packets that were sent before these
+ * calls were queued, then makes the calls.
  *
- * What is exported is taken off soon, never left lying: an AF_UNIX socket in flight has the kernel look for cycles at every close
- * of any such socket on the host.  If the helper has no number free for it, it lies there all the same, and nothing is lost.
- * Knows neither what the structures are nor what is done with the descriptors.
+ * Exported descriptors are taken out of the connection soon.  While an AF_UNIX socket is in flight,
+ * the kernel looks for cycles at every close of any AF_UNIX socket on the host.  If the helper has
+ * no free descriptor number, the packet stays in the connection, and nothing is lost.
+ *
+ * Must not know what the structures are, nor what the descriptors are used for.
  */
 #include "engine/helper/helper.h"
 #include "engine/sys/compiler.h"
@@ -57,9 +62,13 @@ static struct {
 	_Atomic bool own, broken;
 	_Atomic uint32_t epoch;
 	_Atomic(struct rds_deferred_call *) for_helper;
-	_Atomic uint64_t order[2]; /* raw calls: what the kernel orders is told in C, too; by receiver */
-	struct rds_timer again;	   /* no number was free */
-	atomic_flag taking;
+	/*
+	 * By receiver.  The kernel orders send before receive; the memory model of C does not know
+	 * raw system calls, so these counters give it the same order.
+	 */
+	_Atomic uint64_t order[2];
+	struct rds_timer again; /* no descriptor number was free: take the packets later */
+	atomic_flag taking;	/* a thread of the program takes packets or makes deferred calls */
 } exchange = {.end = OS_FD_NONE, .listener = -1, .taking = ATOMIC_FLAG_INIT};
 
 _Atomic(struct rds_deferred_call *) rds_helper_deferred;
@@ -93,7 +102,7 @@ static void call_run_all(struct rds_deferred_call *c)
 	for (; c; c = next) {
 		next = c->next;
 		atomic_store(&c->queued, false);
-		c->fn(c); /* may be the end of it */
+		c->fn(c); /* may free c */
 	}
 }
 
@@ -169,7 +178,7 @@ static unsigned export_take(const struct packet *pk, int fds[OS_PASS_MAX], unsig
 	return 1;
 }
 
-/* Puts exported descriptors where they belong; what nobody wants is closed. */
+/* Gives exported descriptors to their taker, and closes those that the taker does not keep. */
 static void export_deliver(const struct packet *pk, int fds[OS_PASS_MAX], unsigned nfds)
 {
 	unsigned used = export_take(pk, fds, nfds);
@@ -184,12 +193,18 @@ static void drain_again(struct rds_timer *tm)
 	rds_fd_exchange_drain();
 }
 
-/* A packet whose descriptor finds no number loses it, so it is asked first.  One is enough: while running, each has one. */
+/*
+ * A packet loses its descriptor if no number is free, so this is checked before a packet is
+ * received.  One free number is enough: after the start each packet has one descriptor.
+ */
 static bool fd_number_is_free(void)
 {
 	int fd = os_fcntl(os_fd(&exchange.end), F_DUPFD_CLOEXEC, 0);
 
-	while (fd == -EMFILE && rds_helper_reserve_release()) /* one may be above a limit that has been lowered */
+	/*
+	 * A reserved number may be above a limit that has been lowered, so a release may not help.
+	 */
+	while (fd == -EMFILE && rds_helper_reserve_release())
 		fd = os_fcntl(os_fd(&exchange.end), F_DUPFD_CLOEXEC, 0);
 	if (fd < 0) {
 		rds_warn("the RDS engine's helper has no descriptor left (ulimit -n): it does not look after all "
@@ -253,7 +268,10 @@ int rds_fd_exchange_await_start(void)
 	return err;
 }
 
-/* Not just moved to another number: there is none, again and again.  The helper would notice, too, but it makes sure for a second. */
+/*
+ * Has the program closed our end?  A number that is only being changed would be valid at one of the
+ * tries.  The helper notices a closed end, too, but only after a second.
+ */
 static bool exchange_is_gone(void)
 {
 	int tries, err = -EBADF;
@@ -277,7 +295,7 @@ int rds_export_to_helper(enum rds_export_kind kind, void *what, const int *fds, 
 		err = atomic_load(&exchange.broken) ? -EPIPE : exchange_send(0, kind, what, fds, nfds, 0);
 		if (err == -ETOOMANYREFS && ++tries < rds_patience_ms(RDS_PATIENCE_EXPORT_FLIGHT))
 			os_syscall(SYS_nanosleep, (long)&pause, 0, 0, 0, 0, 0);
-		else if (err == -EBADF && exchange_is_gone()) /* not what is exported */
+		else if (err == -EBADF && exchange_is_gone()) /* EBADF may also be about fds */
 			rds_fd_exchange_set_broken();
 		else if (err != -EINTR)
 			return err == -EAGAIN ? -EMFILE : err;
@@ -332,7 +350,7 @@ void rds_fd_exchange_await(int ms)
 	rds_fd_exchange_take();
 }
 
-/* Under the same mark: a deferred call may end the life of what a packet names. */
+/* With `taking` set for both steps: a deferred call may free a structure that a packet names. */
 void rds_helper_deferred_run(void)
 {
 	struct rds_deferred_call *list;
@@ -356,7 +374,8 @@ int rds_fd_exchange_listen(void)
 	if (err < 0)
 		return err;
 	exchange.name_len = sizeof(exchange.name);
-	err = os_bind(exchange.listener, (struct sockaddr *)&any, sizeof(any.sun_family)); /* a free abstract name */
+	/* Without a path the kernel chooses a free abstract name. */
+	err = os_bind(exchange.listener, (struct sockaddr *)&any, sizeof(any.sun_family));
 	if (!err)
 		err = os_getsockname(exchange.listener, (struct sockaddr *)&exchange.name, &exchange.name_len);
 	if (!err)
@@ -422,7 +441,6 @@ void rds_fd_exchange_hang_up(void)
 	os_close_slot(&exchange.end.n[0]);
 }
 
-/* The program has closed our end behind our back. */
 void rds_fd_exchange_set_broken(void)
 {
 	if (!atomic_exchange(&exchange.broken, true))

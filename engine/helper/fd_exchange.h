@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * fd_exchange.h - between the program's table of descriptors and the helper's.
+ * fd_exchange.h - the descriptor exchange between the program's descriptor table and the helper's.
  *
- * A process whose table is shared by two threads pays for it with every read, write and poll of every descriptor (the
- * kernel takes a reference each time), so the helper thread has a table of its own (sys/os.h).  The *post* is an AF_UNIX
- * connection of the process with itself, one end in each table.  Over it the program's threads *export* to the helper
- * what it needs of theirs, and the helper *gives* them what they need of its own.  Deferred calls go the same ways without
- * descriptors: something to be done by a thread that runs with the other table, closing a number above all.
+ * A descriptor table that two threads share costs time at every read, write and poll of every
+ * descriptor, because the kernel takes a reference each time.  So the helper thread has a table of
+ * its own (sys/os.h).  The *descriptor exchange* is an AF_UNIX connection of the process with
+ * itself, one end in each table.  Over it the program's threads *export* to the helper the
+ * descriptors that it needs, and the helper exports to the program.  A *deferred call* needs no
+ * packet: it is a function that a thread with the other table calls later, most often to close a
+ * descriptor.
  *
- * Where the kernel does not let us, or RDS_PRELOAD_HELPER_FDS says so, the table is shared: there is no post, everything is
- * known under one number (side 0), and exporting is the call that the packet would have led to.
+ * Where the kernel refuses a second table, or RDS_PRELOAD_HELPER_FDS asks for it, the table is
+ * shared.  Then there is no exchange, every descriptor has one number (side 0), and an export is a
+ * plain call of the function that would have received the packet.
  */
 #ifndef ENGINE_POST_H
 #define ENGINE_POST_H
@@ -22,60 +25,71 @@
 
 enum rds_export_kind {
 	/* to the helper */
-	RDS_EXPORT_LEADER = 1, /* what wakes the leader */
-	RDS_EXPORT_KICK,       /* the pipe that wakes the helper: reading end, writing end */
+	RDS_EXPORT_LEADER = 1, /* the pipe that wakes the leader: writing end */
+	/* the pipe that wakes the helper: reading end, writing end; its timerfd */
+	RDS_EXPORT_KICK,
 	RDS_EXPORT_REGISTRY,
-	RDS_EXPORT_SOCK,  /* our end of a stand-in's pair */
-	RDS_EXPORT_WAIT,  /* what a sleeping thread is woken by */
+	RDS_EXPORT_SOCK,  /* the engine's end of a stand-in's pair */
+	RDS_EXPORT_WAIT,  /* wakes one sleeping thread */
 	RDS_EXPORT_LEASE, /* of a socket (share/lease.h) */
+	/* no descriptor: everything has been exported that the helper starts with */
 	RDS_EXPORT_START,
-	RDS_EXPORT_ASIDE, /* where its descriptors lie while there is no helper */
+	/* the socket that keeps the helper's descriptors while there is no helper */
+	RDS_EXPORT_ASIDE,
 	/* to the program */
-	RDS_EXPORT_PEER,    /* what wakes a peer's leader and helper */
-	RDS_EXPORT_HANG_UP, /* what holders wait for (share/lease.h) */
+	RDS_EXPORT_PEER,    /* wake a peer's leader and helper */
+	RDS_EXPORT_HANG_UP, /* the owner's hang-up pipe, for which borrowers wait (share/lease.h) */
 	RDS_EXPORT_KINDS
 };
 
-/* Takes exported descriptors, and returns how many it has kept, from the first one on: the others are closed. */
+/*
+ * Takes exported descriptors.  Returns how many of them it keeps, counted from the first.  The
+ * others are closed.
+ */
 typedef unsigned rds_export_taker(void *what, int *fds, unsigned nfds);
-/* Of the packages above, by kind, filled in before anything runs. */
+/* Functions of the packages above, by kind.  The root fills this in before any thread runs. */
 extern rds_export_taker *rds_export_takers[RDS_EXPORT_KINDS];
 
-/* Something to be done by a thread of the other side.  fn runs with no lock held, in order of no kind. */
+/* A call for a thread of the other side.  fn runs with no lock held.  Calls have no order. */
 struct rds_deferred_call {
 	struct rds_deferred_call *next;
 	void (*fn)(struct rds_deferred_call *c);
-	_Atomic bool queued; /* false before fn begins: it may be queued again */
+	_Atomic bool queued; /* false before fn begins: fn may queue it again */
 };
 /*
- * Any lock may be held.  The helper is woken; a program's thread comes by with one of its next calls.  False: it was queued already, and will
- * be done once.
+ * Any lock may be held.  rds_helper_defer() wakes the helper.  A call for the program waits until a
+ * thread of the program makes one of its next calls.  False: the call was queued already, and runs
+ * once.
  */
 bool rds_helper_defer(struct rds_deferred_call *c);
 bool rds_helper_defer_to_program(struct rds_deferred_call *c);
 
-/* Does the helper have a table of its own?  Settled when the helper starts, false before. */
+/* Does the helper have a table of its own?  Decided when the helper starts, false before. */
 bool rds_helper_has_own_table(void);
-/* Counts the attempts to start the helper; 0 while there is none to export to.  Who has exported to an earlier one exports again. */
+/*
+ * The number of the attempt to start the helper; 0 while there is no helper to export to.  What was
+ * exported in an earlier attempt has to be exported again.
+ */
 uint32_t rds_export_epoch(void);
 
 /* ---- program's side ---- */
 
-/* The helper is about to be started with a table of its own: where it will dial. */
+/* Opens the listener to which the helper connects.  Before the helper starts with its own table. */
 int rds_fd_exchange_listen(void);
-/* It has dialled (or never will): 0 or -errno. */
+/* The helper has connected, or never will: 0 or -errno. */
 int rds_fd_exchange_accept(void);
-void rds_fd_exchange_begin(bool own); /* from now on there is somebody to export to */
-void rds_fd_exchange_hang_up(void);   /* the helper did not come up */
+void rds_fd_exchange_begin(bool own); /* from now on threads may export to the helper */
+void rds_fd_exchange_hang_up(void);   /* the helper did not start */
 /*
- * Exports: the helper knows it before it does anything that could need it.  May sleep until the helper has made room: no
- * lock may be held that the helper could want.  0 or -errno.
+ * Exports descriptors: the helper takes them before it does anything that could need them.  May
+ * sleep until the helper has made room, so the caller holds no lock that the helper could want.  0
+ * or -errno.
  */
 int rds_export_to_helper(enum rds_export_kind kind, void *what, const int *fds, unsigned nfds);
-/* Takes what the helper has given.  Never sleeps, any lock may be held. */
+/* Takes what the helper has exported.  Never sleeps, any lock may be held. */
 void rds_fd_exchange_take(void);
-void rds_fd_exchange_await(int ms); /* the same, when something has come: so long at most */
-/* Does what the helper has left to do.  No lock held. */
+void rds_fd_exchange_await(int ms); /* the same, after waiting for a packet for at most ms */
+/* The calls that the helper has deferred to the program.  They run with no lock held. */
 extern _Atomic(struct rds_deferred_call *) rds_helper_deferred;
 void rds_helper_deferred_run(void);
 static inline void rds_helper_deferred_check(void)
@@ -87,18 +101,21 @@ static inline void rds_helper_deferred_check(void)
 
 /* ---- helper ---- */
 
-/* Dials, from the own table. */
+/* Connects to the listener, with a socket of the helper's own table. */
 int rds_fd_exchange_connect(void);
-int rds_fd_exchange_fd(void); /* to be watched (edge triggered); -1 with a shared table */
-/* Takes everything up to and with START, sleeping for it: 0 or -errno. */
+int rds_fd_exchange_fd(void); /* for epoll, edge triggered; -1 with a shared table */
+/* Takes all packets up to and including START, and sleeps for them: 0 or -errno. */
 int rds_fd_exchange_await_start(void);
-/* Takes what has been exported so far.  Never sleeps, any lock may be held.  False: the other end is gone. */
+/*
+ * Takes what has been exported so far.  Never sleeps, any lock may be held.  False: the other end
+ * has been closed.
+ */
 bool rds_fd_exchange_drain(void);
-/* 0 or -errno: not given. */
+/* 0, or -errno: not exported. */
 int rds_export_to_program(enum rds_export_kind kind, void *what, const int *fds, unsigned nfds);
 void rds_helper_deferred_run_own(void);
-void rds_fd_exchange_set_broken(
-	void); /* the other end is gone, and the program goes on: nothing is exported any more */
+/* The program has closed its end and goes on: nothing is exported any more. */
+void rds_fd_exchange_set_broken(void);
 
 void rds_fd_exchange_forget(void); /* forked child */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * leader.c - where a thread sleeps that is the process's leader.
+ * leader.c - opens the pipe on which the process's leader sleeps (leader.h).
  */
 #include "engine/helper/leader.h"
 
@@ -18,7 +18,10 @@ int rds_helper_relay_fd(void)
 	return atomic_load_explicit(&rds_helper_leader.relay_fd, memory_order_relaxed);
 }
 
-/* The end that is read stays blocking: it is where threads sleep.  Once: a start that failed leaves it for the next. */
+/*
+ * The reading end stays blocking, because threads sleep in reading it.  The pipe is opened once: a
+ * start that fails leaves it for the next attempt.
+ */
 int rds_helper_leader_open(void)
 {
 	int fds[2], err;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * leader.h - where a thread sleeps that is the process's leader.
+ * leader.h - the descriptors on which the process's leader sleeps.  The leader is the thread of the
+ * program that is woken for arrivals on behalf of all threads.
  */
 #ifndef ENGINE_HELPER_LEADER_H
 #define ENGINE_HELPER_LEADER_H
@@ -12,22 +13,28 @@
 
 struct rds_helper_leader {
 	/*
-	 * The leader sleeps on a pipe: unlike an eventfd's, a pipe's wake-up tells the scheduler that the waker is about to
-	 * sleep itself (sync), which is what makes a kernel socket's wake-up as quick as it is.
+	 * The leader sleeps on a pipe.  A pipe's wake-up tells the scheduler that the waker is
+	 * about to sleep itself (sync), an eventfd's does not.  A kernel socket's wake-up is quick
+	 * for the same reason.
 	 */
-	_Atomic int fd; /* program's table only; -1: none */
-	struct os_fd post;
-	/* ... or on an eventfd that the kernel adds to when something arrives on the remote transport (sys/poll_eventfd.h). -1: none */
+	_Atomic int fd;	   /* the reading end; program's table only; -1: none */
+	struct os_fd post; /* the writing end */
+	/*
+	 * The leader may also sleep on an eventfd, to which the kernel adds when a message arrives
+	 * on the remote transport (sys/poll_eventfd.h).  -1: none
+	 */
 	_Atomic int relay_fd;
 };
 
 extern struct rds_helper_leader rds_helper_leader;
 
-/* What wakes the leader when 8 bytes are written to it: transports hand copies of it to peers. */
+/*
+ * A write of 8 bytes to this descriptor wakes the leader.  Transports give copies of it to peers.
+ */
 int rds_helper_leader_fd(void);
 /*
- * Remote transports: the eventfd that the leader sleeps on when they have been told LEADER.  Somebody has to add to it when
- * something arrives, without the helper's doing if possible.
+ * For remote transports: the eventfd on which the leader sleeps after the transports have been told
+ * LEADER.  The transport has the eventfd added to at each arrival, if possible without the helper.
  */
 int rds_helper_relay_fd(void);
 

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * main_exit.c - the end of a program whose main thread leaves by pthread_exit().
+ * main_exit.c - the end of a program whose main thread ends by pthread_exit().
  *
- * libc ends such a process by exit(0) with the last thread, and our helper is a thread, too: it would keep the process for
- * ever.  It cannot call exit() itself in time, since with the program's last thread the program's descriptors go, and what is
- * buffered for them would be lost.  So when the main thread ends, a further thread begins, on the program's table: the keeper.
- * It looks from time to time whether only threads of ours are left, and then does what libc would have done.
- * Costs nothing in other programs.  That the main thread ends is told by a thread-specific value.
+ * libc ends such a process by exit(0) when its last thread ends.  The helper is a thread, too, and
+ * would keep the process alive for ever.  The helper cannot call exit() itself in time: the
+ * program's descriptors are closed with the program's last thread, and data that is buffered for
+ * them would be lost.  So when the main thread ends, a further thread starts with the program's
+ * table: the keeper.  From time to time the keeper checks whether only threads of the engine are
+ * left, and then calls exit(0) as libc would have done.  Other programs pay nothing for this.  A
+ * thread-specific value with a destructor tells that the main thread ends.
  *
- * And, since it is the same count of threads: whether the program has one only, for who may give it another descriptor table.
+ * The same count of threads tells whether the program has one thread only
+ * (rds_helper_program_is_single()).
  */
 #include "engine/helper/helper.h"
 #include "engine/sys/compiler.h"
@@ -44,8 +47,9 @@ static sigset_t main_mask;
 static _Atomic int stat_fd = -1;
 
 /*
- * Has the main thread ended, and are not more threads left than `ours` (and the main thread's remains)?  The file stays
- * open in the program's table: opened again and again, it would get into the way of its numbers.
+ * Has the main thread ended, and are no more threads left than `ours`, the extra threads and the
+ * main thread as a zombie?  In the program's table the file stays open.  If it were opened for each
+ * look, it would take descriptor numbers that the program expects to be free.
  */
 bool rds_helper_main_has_ended(unsigned ours)
 {
@@ -70,7 +74,7 @@ bool rds_helper_main_has_ended(unsigned ours)
 	       !(births & 1) && rds_helper_thread_births() == births;
 }
 
-/* The kernel counts the threads among the links of that directory: without a descriptor. */
+/* The kernel counts the threads as links of /proc/self/task, so no descriptor is needed. */
 bool rds_helper_program_is_single(bool *helper)
 {
 	bool runs = os_process_is_started() && atomic_load(&rds_helper_up);
@@ -101,7 +105,7 @@ static void keeper_start(void)
 	if (atomic_exchange(&kept, true))
 		return;
 	if (os_dup_high_slot(os_open("/proc/self/stat", O_RDONLY | O_CLOEXEC, 0), &stat_fd) < 0)
-		return; /* as without this file: it stays */
+		return; /* without a keeper the process stays alive */
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	sigfillset(&all);
@@ -112,14 +116,13 @@ static void keeper_start(void)
 	pthread_attr_destroy(&attr);
 }
 
-/* The helper is up. */
 void rds_helper_keeper_check(void)
 {
 	if (atomic_load(&main_gone))
 		keeper_start();
 }
 
-/* Either here or when the helper comes up, or in both places. */
+/* The keeper is started here or by rds_helper_keeper_check(); keeper_start() allows for both. */
 static void main_thread_exit(void *arg)
 {
 	(void)arg;

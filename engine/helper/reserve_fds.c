@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * reserve_fds.c - a few descriptors kept back, so that a program that has used up its limit can still be reached.
+ * reserve_fds.c - descriptors kept in reserve, so that new peers can reach a program that has used
+ * up its limit.
  *
- * With the kernel's RDS a message to a new peer costs no descriptor.  Here it does (control socket, wake-up pipes, shared
- * memory on its way), and a program that has opened sockets until EMFILE must not find itself cut off.  A helper with a table of
- * its own keeps them there, where they cost the program nothing, and needs them for what the program lends it when there are
- * very many peers.  Given up when a connection needs them.  Where not even one peer could be talked to, the engine does not start: a bind that succeeds
- * must not be to a deaf socket.  Helper thread only.
+ * With the kernel's RDS a message to a new peer costs no descriptor.  Here it costs some: a control
+ * socket, wake-up pipes, and shared memory while it is passed.  A program that has opened sockets
+ * until EMFILE must still be reachable.  A helper with a table of its own keeps the reserve there,
+ * where it costs the program nothing.  With very many peers it also needs the reserve for
+ * descriptors that the program exports.  The reserve is released when a connection needs
+ * descriptors.
+ *
+ * If there are too few descriptors for even one peer, the engine does not start: a bind must not
+ * succeed for a socket that no peer can reach.  Helper thread only.
  */
 #include <fcntl.h>
 
@@ -27,7 +32,8 @@
 #include <stdint.h>
 
 #define SPARES 16
-#define PEER 9 /* measured: five for the first peer over shared memory, four if the sockets are shared with a child as well */
+/* Measured: five for the first peer over shared memory, four more if a child shares the sockets. */
+#define PEER 9
 
 static _Atomic int reserve_fd[SPARES];
 static bool known; /* the slots hold -1 or a descriptor */

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * round.c - the helper's rounds and the program's forks wait for each other, for a while.
+ * round.c - the helper's rounds and the program's forks wait for each other, for a bounded time.
  *
- * A round is whatever the helper does but sleep.  A fork waits for its end, so that the child does not inherit what the helper was in the middle of, an
- * allocator's lock above all (libc looks after its own, others do not).  Bounded: the forking thread may have interrupted a holder of a lock that the
- * helper waits for.
- * The next round waits for the fork.  Bounded, too: between our handler and the fork come those of the program, and one of these may wait for a lock
- * whose holder is in a call that needs the helper.
+ * A round is everything that the helper does between two sleeps.  A fork waits for the end of the
+ * round, so that the child does not inherit half-done work of the helper.  Most important is the
+ * lock of an allocator: libc makes its own lock usable in the child, other allocators do not.  The
+ * wait is bounded, because the forking thread may be in a signal handler that interrupted a thread
+ * with a lock for which the helper waits.
+ *
+ * The next round waits for the fork.  This wait is bounded, too.  The program's fork handlers run
+ * between the engine's handler and the fork.  One of them may wait for a lock, and the thread with
+ * that lock may be in a call that needs the helper.
+ *
  * Must not know what is done in a round.
  */
 #include "engine/helper/helper.h"
@@ -31,7 +36,11 @@
 
 _Atomic unsigned rds_helper_fork_waits;
 static rds_lock_t round_lock = RDS_LOCK_INIT(RDS_LOCK_PLAIN);
-static _Atomic unsigned forks = 1, given_up; /* how many there were; the one that no round waits for any more */
+/*
+ * forks: counts the forks that excluded rounds.  given_up: the fork for which no round waits any
+ * more.
+ */
+static _Atomic unsigned forks = 1, given_up;
 static __thread bool fork_waited;
 
 void rds_helper_fork_prepare(void)
@@ -39,13 +48,14 @@ void rds_helper_fork_prepare(void)
 	uint64_t until = os_now_ns() + rds_patience_ns(RDS_PATIENCE_FORK);
 
 	fork_waited = false;
-	if (!os_process_is_started()) /* nobody whose round it could be; and no child of ours would make the lock anew */
+	/* There is no helper.  And a child of this process would not initialise the lock again. */
+	if (!os_process_is_started())
 		return;
 	while (!(fork_waited = rds_trylock(&round_lock)) && os_now_ns() < until)
 		sched_yield();
 	if (fork_waited)
 		atomic_fetch_add(&forks, 1);
-	/* Held up, the helper gives them nothing to do any more. */
+	/* The helper is held up by round_lock and starts no new activity of this kind. */
 	while (atomic_load(&rds_helper_fork_waits) && os_now_ns() < until)
 		sched_yield();
 }

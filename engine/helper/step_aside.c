@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * step_aside.c - the helper and the rights of the program, which the kernel keeps by thread.
+ * step_aside.c - the helper and the program's credentials and namespaces, which the kernel keeps
+ * per thread.
  *
- * Some calls it grants to a process of one thread only (a new user namespace, another mount namespace).  If the helper is the second one it *steps
- * aside*: it ends, the call is made, and a new one goes on, with the rights and in the namespaces that the program has then.  Nothing
- * else is lost with a thread but its table of descriptors, if that is its own: meanwhile these lie in a socket, each with its number.  A program of
- * one thread makes no other call in this time, and signals wait.
+ * The kernel grants some calls to a process of one thread only (a new user namespace, another mount
+ * namespace).  If the helper is the second thread, it *steps aside*: it ends, the program makes the
+ * call, and a new helper goes on with the credentials and namespaces that the program has then.
+ * The thread takes nothing with it but its descriptor table, if it has one of its own.  Meanwhile
+ * those descriptors are kept in a socket, each with its number.  A program of one thread makes no
+ * other call in this time, and signals are held back.
  *
- * Other calls change the rights of the calling thread (capset): the helper makes the same call.
+ * Other calls change the credentials of the calling thread only (capset).  The helper repeats these
+ * calls.
  *
  * Must not know which calls these are.
  */
@@ -56,13 +60,13 @@ struct batch_message {
 };
 
 static struct {
-	_Atomic int state, out; /* out: the helper's, into which its descriptors go */
-	bool asked;		/* helper */
-	int in, err;
+	_Atomic int state, out; /* out: the helper's end of the socket that keeps its descriptors */
+	bool asked;		/* helper: it is to end after this round */
+	int in, err;		/* in: the program's end of that socket */
 	struct rds_deferred_call go, follow;
 	struct os_signals signals;
 	long nr, args[5];
-	_Atomic bool followed;
+	_Atomic bool followed; /* the helper has repeated the last call */
 	bool lost; /* there is no helper any more */
 	ino_t net; /* the helper's network namespace; 0: not known */
 } aside = {.out = -1, .in = -1, .followed = true};
@@ -74,7 +78,7 @@ static void fd_batch_message_init(struct batch_message *m, struct batch *b)
 	m->mh.msg_controllen = sizeof(m->u.buf);
 }
 
-/* ---- the helper that goes ---- */
+/* ---- the old helper ---- */
 
 static int fd_batch_send(struct batch *b)
 {
@@ -96,7 +100,7 @@ static int fd_batch_send(struct batch *b)
 	return n < 0 ? (int)n : 0;
 }
 
-/* No number that a new table could not have. */
+/* Refuses a number that a new table could not have under the limit. */
 static int fd_batch_add(struct batch *b, int fd, int limit)
 {
 	if (fd >= limit)
@@ -153,7 +157,7 @@ static void stop_request(struct rds_deferred_call *c)
 	aside.asked = true;
 }
 
-/* Not sooner: what is done in a turn opens and closes. */
+/* Called after a round, because a round opens and closes descriptors. */
 bool rds_aside_stop_helper(void)
 {
 	int asked = ASKED, err = 0;
@@ -173,7 +177,7 @@ bool rds_aside_stop_helper(void)
 	return !err;
 }
 
-/* ---- the helper that comes ---- */
+/* ---- the new helper ---- */
 
 static int fd_move_away(int fd)
 {
@@ -184,7 +188,10 @@ static int fd_move_away(int fd)
 	return copy;
 }
 
-/* The kernel has given them any numbers, which may be those of others that follow. */
+/*
+ * Moves received descriptors to their old numbers.  The kernel has given them any numbers.  So a
+ * descriptor later in the batch may have the number that belongs to this one.
+ */
 static int place_fds(int fds[BATCH], const struct batch *b)
 {
 	unsigned i, k;
@@ -206,7 +213,7 @@ static int place_fds(int fds[BATCH], const struct batch *b)
 	return 0;
 }
 
-/* 1: there are no more. */
+/* 0 or -errno; 1: there are no more batches. */
 static int fd_batch_recv(void)
 {
 	struct batch_message m;
@@ -235,7 +242,8 @@ int rds_aside_restore_table(void)
 	while (!err)
 		err = fd_batch_recv();
 	if (err < 0)
-		return err == -ENOMEM ? -ENOBUFS : err; /* some have come: not to be tried again */
+		/* some batches are gone: prevents another attempt */
+		return err == -ENOMEM ? -ENOBUFS : err;
 	os_close(aside.in);
 	return 0;
 }
@@ -267,7 +275,7 @@ static bool program_is_single(void)
 	return helper_is_up() && rds_helper_program_is_single(&shared);
 }
 
-/* 0: the kernel does not say. */
+/* 0: not known. */
 static ino_t file_inode(const char *path)
 {
 	struct stat st;
@@ -275,15 +283,16 @@ static ino_t file_inode(const char *path)
 	return os_stat(path, &st) ? 0 : st.st_ino;
 }
 
-/* By the thread that has started the helper, which is where that is. */
+/* Called by the thread that has started the helper: the helper is in the same network namespace. */
 void rds_aside_helper_started(void)
 {
 	aside.net = file_inode("/proc/thread-self/ns/net");
 }
 
 /*
- * A thread that begins now: the kernel refuses it to who has got another pid namespace for its children, and in another network namespace it would not
- * find the peers.
+ * Can a new helper be started now?  The kernel refuses a new thread to a process that has another
+ * pid namespace for its children.  In another network namespace the helper would not find the
+ * peers.
  */
 static bool helper_can_restart(void)
 {
@@ -292,7 +301,7 @@ static bool helper_can_restart(void)
 	return pid && pid == file_inode("/proc/thread-self/ns/pid_for_children") && net && net == aside.net;
 }
 
-/* A thread of a transport's would be left beside. */
+/* An extra thread of a transport would remain as a second thread. */
 static bool aside_is_possible(void)
 {
 	return program_is_single() && !atomic_load(&rds_helper_extra_threads) && helper_can_restart();
@@ -352,7 +361,8 @@ bool rds_aside_begin(void)
 	os_signals_hold(&aside.signals);
 	err = stop_helper();
 	if (!err) {
-		poll_until_done(rds_helper_has_ended); /* else the kernel will say that it is there */
+		/* if it does not end, the kernel refuses the call */
+		poll_until_done(rds_helper_has_ended);
 		return true;
 	}
 	fd_store_drop();
@@ -362,7 +372,10 @@ bool rds_aside_begin(void)
 	return false;
 }
 
-/* As the limits of processes and memory are at this moment: others' end. */
+/*
+ * Limits of processes and memory may refuse the thread at this moment.  False: try again, because
+ * other processes or threads may end meanwhile.
+ */
 static bool restart_helper(void)
 {
 	aside.err = rds_helper_restart();

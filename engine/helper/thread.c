@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * thread.c - the helper thread: how it is born, what it sleeps on, its timers.  What it does when awake is progress/progress.c's
- * and the transports'.
+ * thread.c - the helper thread: its start, its sleep, its events and timers.
  *
- * It has all signals blocked, sleeps in epoll_wait and costs nothing while nothing happens.  It has a table of
- * descriptors of its own if the kernel allows (fd_exchange.h): sockets to other processes live there, out of the program's way.
- * One attempt to start it: the thread takes its table, the starter lends it what it needs of the program's, the thread
- * opens the rest, and only when all of it works is it the engine's helper.  An attempt that fails leaves nothing behind, and the
- * next bind tries again.
+ * The helper has all signals blocked, sleeps in epoll_wait and costs nothing while nothing
+ * happens.  If the kernel allows it, the helper has a descriptor table of its own (fd_exchange.h).
+ * Sockets to other processes are in that table, where they do not take numbers of the program.
+ *
+ * An attempt to start the helper has these steps.  The thread makes its table.  The starting thread
+ * exports the program's descriptors that the helper needs.  The thread opens the rest.  Only when
+ * all steps have succeeded is the thread the engine's helper.  An attempt that fails leaves nothing
+ * behind, and the next bind tries again.
+ *
+ * Must not know what a round does: that belongs to progress/progress.c and the transports.
  */
 #include "engine/helper/helper.h"
 #include "engine/sys/compiler.h"
@@ -38,7 +42,10 @@
 
 #define BATCH 64
 #define GONE_LOOK_NS (10 * 1000000ull)
-/* Of the program's own size, 8 MiB mostly, all would be locked after mlockall(). */
+/*
+ * Not the program's default, 8 MiB in most cases: after mlockall() all of the stack is locked in
+ * memory.
+ */
 #define STACK (512u << 10)
 
 enum phase { BORN, JOINED, GO, UP, FAILED };
@@ -48,17 +55,20 @@ const struct rds_helper_client *rds_helper_client;
 
 static struct {
 	_Atomic int ep;
-	struct os_fd kick_in, kick_out; /* a pipe: 1000 kicks are one */
-	struct os_fd clock;		/* a timerfd: the program sets a timer without waking the helper for it */
+	struct os_fd kick_in, kick_out; /* a pipe; any number of kicks is one wake-up */
+	/* a timerfd, so that the program sets a timer without waking the helper */
+	struct os_fd clock;
 	struct rds_helper_event kick, exchange, rung;
 	_Atomic bool kicked;
-	bool again; /* helper: it has kicked itself */
+	bool again; /* helper: it has kicked itself, and does not sleep before the next round */
 	_Atomic uint64_t added;
 	pthread_mutex_t timers_lock;
 	struct rds_timer *timers; /* by due time */
-	uint64_t sleep_until;	  /* timers_lock: what epoll_wait was told, UINT64_MAX none */
-	uint64_t rings_at;	  /* timers_lock: what the clock was told, UINT64_MAX nothing */
-	struct rds_timer gone;	  /* the program's table is: looks who lives */
+	/* timers_lock: the first timer when the helper last slept, UINT64_MAX none */
+	uint64_t sleep_until;
+	uint64_t rings_at;	  /* timers_lock: when the clock expires, UINT64_MAX never */
+	/* the program's table is gone: checks whether the program lives */
+	struct rds_timer gone;
 	unsigned looks;
 	bool ending;
 	_Atomic int thread;
@@ -102,10 +112,11 @@ static void timer_link(struct rds_timer *tm, uint64_t due_ns)
 	tm->next = *p;
 	*p = tm;
 	tm->queued = true;
-	/* The helper looks at them anyway before it sleeps. */
+	/* The helper itself looks at its timers before it sleeps. */
 	if (!is_helper && due_ns < hp.sleep_until && due_ns < hp.rings_at) {
 		hp.rings_at = due_ns;
-		if (os_timerfd_set(os_fd(&hp.clock), due_ns) < 0) { /* closed behind our back: it will not ring */
+		/* the program has closed the clock */
+		if (os_timerfd_set(os_fd(&hp.clock), due_ns) < 0) {
 			hp.rings_at = UINT64_MAX;
 			rds_helper_kick();
 		}
@@ -178,7 +189,10 @@ static void timer_run_due(void)
 	}
 }
 
-/* Milliseconds until the next timer, rounded up; -1 none. Remembers it so that an earlier timer kicks. */
+/*
+ * Milliseconds until the next timer, rounded up; -1: none, or the clock expires by then.  Stores
+ * the time, so that a program's thread with an earlier timer sets the clock.
+ */
 static int timer_next_timeout(void)
 {
 	uint64_t now = os_now_ns(), due;
@@ -201,7 +215,10 @@ int rds_helper_event_add(struct rds_helper_event *ev, int fd, uint32_t events)
 {
 	struct epoll_event e = {.events = events, .data.ptr = ev};
 
-	/* epoll orders this thread's writes before the helper's reads; told in C, too (the calls are raw). */
+	/*
+	 * epoll orders this thread's writes before the helper's reads.  The memory model of C does
+	 * not know raw system calls, so `added` gives it the same order.
+	 */
 	atomic_fetch_add_explicit(&hp.added, 1, memory_order_release);
 	return os_epoll_ctl(hp.ep, EPOLL_CTL_ADD, fd, &e);
 }
@@ -226,10 +243,11 @@ void rds_helper_kick(void)
 	}
 	if (atomic_exchange(&hp.kicked, true))
 		return;
-	for (tries = 0; n == -EBADF && tries < 3; tries++) /* it may move while we look at it */
+	/* the descriptor's number may change meanwhile */
+	for (tries = 0; n == -EBADF && tries < 3; tries++)
 		n = os_write(os_fd(&hp.kick_out), &one, sizeof(one));
 	if (n < 0 && n != -EAGAIN)
-		atomic_store(&hp.kicked, false); /* the next one tries again */
+		atomic_store(&hp.kicked, false); /* the next kick tries again */
 }
 
 int rds_helper_kick_fd(void)
@@ -250,8 +268,12 @@ static void kick_event(struct rds_helper_event *ev, uint32_t events)
 
 	(void)ev;
 	(void)events;
-	/* In this order: a kick in between finds the mark and writes nothing, and what it is for is seen below.  The other way
-	 * round it would set the mark, have its byte read here, and nobody could ever kick again. */
+	/*
+	 * First read, then clear the mark.  A kick in between finds the mark set and writes
+	 * nothing, and this round sees the reason for the kick.  In the other order a kick in
+	 * between would set the mark, its bytes would be read here, and no later kick would write
+	 * again.
+	 */
 	os_read(os_fd(&hp.kick_in), many, sizeof(many));
 	atomic_exchange(&hp.kicked, false);
 }
@@ -286,11 +308,16 @@ static int kick_open(void)
 
 /* ---- the thread ---- */
 
-static bool born_in_round; /* taken for it by its maker: its birth counts as a round (round.c) */
+/*
+ * The starting thread has begun a round for the new thread: the start counts as a round (round.c).
+ */
+static bool born_in_round;
 
 /*
- * The program's end of the post is gone.  Either the program's last thread has ended, by a system call of its own (else
- * main_exit.c had seen to it), and we are all that is left of the process.  Or it has closed our number behind our back.
+ * The program's end of the descriptor exchange is gone.  There are two possible reasons.  The
+ * program's last thread may have ended by a system call of its own (otherwise main_exit.c had ended
+ * the process); then only threads of the engine are left.  Or the program has closed the engine's
+ * descriptor.
  */
 static void check_program_lives(struct rds_timer *tm)
 {
@@ -299,7 +326,7 @@ static void check_program_lives(struct rds_timer *tm)
 	hp.ending = rds_helper_main_has_ended(1);
 	if (hp.ending)
 		return;
-	/* A thread that ends gives up its descriptors before it is seen to be dead. */
+	/* A thread that ends gives up its descriptors before the kernel shows it as dead. */
 	if (++hp.looks < rds_patience_ns(RDS_PATIENCE_LAST_THREAD) / GONE_LOOK_NS) {
 		rds_timer_set(tm, os_now_ns() + GONE_LOOK_NS);
 		return;
@@ -339,7 +366,10 @@ static void helper_turn(void)
 	rds_helper_round_end(begun);
 }
 
-/* Nobody is left whom an exit handler could serve: the process ends with this thread, as it would have with that one. */
+/*
+ * The program has no thread left.  It ended its last thread by a system call, without exit
+ * handlers.  So the process ends here with the helper thread, without exit handlers too.
+ */
 static void helper_last_turns(void)
 {
 	uint64_t until = os_now_ns() + (uint64_t)rds_options()->linger_ms * 1000000;
@@ -357,7 +387,10 @@ static void phase_enter(enum phase phase)
 	os_syscall(SYS_futex, (long)&hp.phase, FUTEX_WAKE_PRIVATE, INT32_MAX, 0, 0, 0);
 }
 
-/* Phases only go on, so whoever waits for one of them names it: what it is now may be more by the next look. */
+/*
+ * Phases only advance.  So a waiting thread names the phase that it needs, and accepts any later
+ * phase.
+ */
 static enum phase phase_await(enum phase least)
 {
 	uint32_t phase;
@@ -380,14 +413,18 @@ static int helper_join(void)
 	}
 	if (!err)
 		err = os_dup_high_slot(os_epoll_create(), &hp.ep);
-	if (!err) /* where that is refused (a filter) the helper would spin, and hear of nothing */
+	/*
+	 * Where a filter of system calls refuses epoll_wait, the helper would spin and see no
+	 * event.
+	 */
+	if (!err)
 		err = os_epoll_wait(hp.ep, &none, 1, 0);
 	if (err)
 		os_close_slot(&hp.ep);
 	return err;
 }
 
-/* From here on with all that the program lends. */
+/* Waits until the program has exported everything, then opens the rest. */
 static int helper_open_all(void)
 {
 	int err = 0;
@@ -425,7 +462,7 @@ static void helper_init_thread(void)
 	is_helper = true;
 	atomic_store(&hp.thread, (int)os_syscall(SYS_gettid, 0, 0, 0, 0, 0, 0));
 	if (!hp.want_own)
-		os_library_begin(); /* for good */
+		os_library_begin(); /* for the life of the thread */
 	rds_thread_record_refuse();
 	pthread_setname_np(pthread_self(), "rdspreload");
 }
@@ -453,7 +490,10 @@ static int helper_begin(void)
 	return err;
 }
 
-/* By rds_helper_restart(): all is as the last one left it, but for the descriptors if they were its own. */
+/*
+ * Called for rds_helper_restart(): everything is as the last helper left it.  Only the descriptors
+ * of a table of its own have to be restored.
+ */
 static int helper_resume(void)
 {
 	return hp.want_own ? rds_aside_restore_table() : 0;
@@ -468,7 +508,8 @@ static void *helper_main(void *arg)
 	err = hp.how();
 	rds_helper_round_end(born_in_round);
 	hp.err = err;
-	phase_enter(err ? FAILED : UP); /* if it failed: the last that it does, the rest is closed with its table */
+	/* After FAILED the thread does nothing more.  The kernel closes the rest with its table. */
+	phase_enter(err ? FAILED : UP);
 	if (!err)
 		helper_run();
 	return NULL;
@@ -500,7 +541,7 @@ static int export_fd(enum rds_export_kind kind, int fd)
 	return rds_export_to_helper(kind, NULL, &fd, 1);
 }
 
-/* While the helper does nothing but take what is lent, so locks may be held. */
+/* Meanwhile the helper only takes exported descriptors, so the caller may hold locks. */
 static int export_all(void)
 {
 	int kick[3] = {hp.kick_in.n[0], hp.kick_out.n[0], hp.clock.n[0]}, err = 0;
@@ -520,7 +561,10 @@ static int export_all(void)
 	return err;
 }
 
-/* The thread has joined, or never will: then *unable, and the error is no reason not to try with a shared table. */
+/*
+ * Waits until the thread has joined or failed.  *unable: it failed with a table of its own, so the
+ * start is tried again with a shared table.
+ */
 static int await_joined(bool *unable)
 {
 	int err = 0;
@@ -551,7 +595,7 @@ static int start_attempt(bool own, bool *unable)
 		if (!err)
 			err = export_all();
 		if (err && own)
-			rds_fd_exchange_hang_up(); /* for which the thread waits if it has come that far */
+			rds_fd_exchange_hang_up(); /* ends the thread's wait for START */
 		else if (!own && atomic_load(&hp.phase) == JOINED)
 			phase_enter(GO);
 		if (phase_await(UP) == FAILED && !err)

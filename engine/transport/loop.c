@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * loop.c - the transport inside one process: sending is receiving.
+ * loop.c - the transport within one process: sending is receiving.
  *
- * The smallest complete transport; read transport.h and this file to write another one.  A message is copied once, into
- * a block that the receive queue then owns; it is delivered and acknowledged before send() returns (RDS_TCAP_DIRECT), so
- * there is nothing to connect, to wake, to retain or to break.  The connection given to connect() is the one at which
- * messages come out: the engine passes the other direction's.
+ * This is the smallest complete transport.  Read transport.h and this file to write another one.  A
+ * message is copied once, into a block that the receive queue then owns.  It is delivered and
+ * acknowledged before send() returns (RDS_TCAP_DIRECT).  So there is nothing to connect, to wake,
+ * to retain or to break.  connect() gets the connection that receives the messages: the engine
+ * passes the connection of the other direction.
+ *
+ * send() takes `rx`, while its caller holds conn->tx.
  */
 #include <stdlib.h>
 

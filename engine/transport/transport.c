@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * transport.c - the transports of this process.
+ * transport.c - variables of transport.h: the transports of this process, and what they report
+ * about wake-ups.
  */
 #include "engine/transport/transport.h"
 

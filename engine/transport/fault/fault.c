@@ -2,19 +2,32 @@
 /*
  * fault.c - a transport that wraps another one and makes it fail, for tests (RDS_PRELOAD_FAULT).
  *
- *	RDS_PRELOAD_FAULT=seed=7,disconnect=2000,delay=500:3000,drop=5000,connect=10,accept=10,send=100,later=100,memory=100,dup=50
+ *	RDS_PRELOAD_FAULT=seed=7,disconnect=2000,delay=500:3000,drop=5000,connect=10,accept=10,
+ *		send=100,later=100,memory=100,dup=50		(in one line)
  *
- * Each number N: on average one event in N.  disconnect: the endpoint breaks before or after this send or receive.
- * delay=N:US: what is sent on the endpoint is held back for up to US microseconds.  drop: from now on everything sent
- * (acknowledgements too) is swallowed, and a little later the endpoint breaks: a path that has died.  connect, accept: the
- * attempt (or the question where a port is) fails, is refused.  send: no room, although there is.  later: a received message is not taken at once.
- * memory: there is none for a message that has to be kept because the endpoint broke.  dup: a received message comes a second
- * time, as a retransmission; after a reconnect the peer seems to have received less than it has, so that it gets that again.
- * show: a region cannot be registered with the device.  post: an operation that a device could carry out finds no room.
+ * Each number N means: on average one event in N.
  *
- * An endpoint of ours holds the inner one, and is what the inner transport knows as its connection: so every up-call finds
- * its way back.  The order of messages is never changed, and a break is always carried out by the helper through up->down,
- * as a real one is.  The way out: send.c; the way in: recv.c.  Must not know any particular transport.
+ *	disconnect	the endpoint breaks before or after this send or receive
+ *	delay=N:US	messages sent on the endpoint are held back for up to US microseconds
+ *	drop		from now on everything sent (acknowledgements, too) is swallowed, and up to
+ *			20 ms later the endpoint breaks, as if the path had failed
+ *	connect		the attempt to connect fails, or the question where a port is
+ *	accept		the connection is refused
+ *	send		no room, although there is room
+ *	later		a received message is not taken at once
+ *	memory		no memory for a message that has to be kept because the endpoint broke
+ *	dup		a received message comes a second time, as a retransmission; or, after a
+ *			reconnect, the peer seems to have received less than it has, and gets the
+ *			rest again
+ *	show		a region cannot be registered with the device
+ *	post		an operation that a device could carry out finds no room
+ *
+ * An endpoint of this transport wraps the inner endpoint.  The inner transport takes it for its
+ * connection, so every up-call comes here first.  The order of messages never changes.  The helper
+ * carries out each break through up->down, as for a real one.  The way out is in send.c, the way in
+ * is in recv.c.
+ *
+ * Must not know any particular transport.
  */
 #include <stdlib.h>
 
@@ -22,9 +35,9 @@
 
 const struct rds_transport_up *fault_engine_up;
 
-static struct fault *faults; /* engine start only */
+static struct fault *faults; /* the list changes only while the engine starts */
 
-/* splitmix64: any thread may draw; the sequence depends on the seed alone. */
+/* splitmix64 */
 uint64_t fault_draw(struct fault *fl)
 {
 	uint64_t z = atomic_fetch_add(&fl->rng, 0x9e3779b97f4a7c15ull);
@@ -95,7 +108,7 @@ static void fault_close(struct rds_ep *ep)
 
 	if (f->inner)
 		fault_of(f)->inner->ops->close(f->inner);
-	rds_timer_cancel(&f->breaks); /* only now that no up-call can set them again */
+	rds_timer_cancel(&f->breaks); /* from here on no up-call can set the timers again */
 	rds_timer_cancel(&f->late);
 	rds_timer_cancel(&f->room);
 	f->waiting = NULL;
@@ -143,7 +156,7 @@ static int fault_connect(struct rds_transport *t, const struct rds_conn_id *id, 
 		fault_ep_free(f);
 		return err;
 	}
-	if (fail) /* later: the attempt may be under way still, or just have come up */
+	if (fail) /* fails later: meanwhile the endpoint may be connecting or up */
 		fault_after(fl, &f->breaks, 1000000);
 	*ep = (struct rds_ep *)f;
 	return 0;
@@ -185,7 +198,7 @@ static void fault_fill_ops(struct fault *fl)
 {
 	fl->ops = (struct rds_transport_ops){
 		.name = fl->inner->ops->name,
-		/* what is held back dies with this process */
+		/* messages that are held back are lost with this process */
 		.caps = fl->inner->ops->caps & ~(unsigned)RDS_TCAP_SURVIVES,
 		.start = fault_start,
 		.stop = fault_stop,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * fault.h - what the parts of the fault-injecting transport share: fault.c (its story, endpoints, connecting), send.c,
- * recv.c (up-calls).
+ * fault.h - shared by the files of the fault-injecting transport: fault.c (list of faults,
+ * endpoints, connecting), send.c, recv.c (up-calls).
  */
 #ifndef TRANSPORT_FAULT_H
 #define TRANSPORT_FAULT_H
@@ -41,10 +41,13 @@ struct fault {
 struct fault_ep {
 	struct rds_ep_head head;
 	struct rds_ep *inner; /* NULL until the inner transport names it */
-	/* send side: the helper releases what was held back without the connection's lock, so there is one of our own */
+	/*
+	 * Send side.  The helper sends held-back messages without the connection's lock, so this
+	 * lock is needed.
+	 */
 	pthread_mutex_t lock;
 	struct fault_msg *copies, **copies_tail; /* not acknowledged yet */
-	struct fault_msg *waiting;		 /* first of them that the inner transport has not got */
+	struct fault_msg *waiting; /* the first copy that the inner transport has not got yet */
 	bool holding;
 	_Atomic bool swallow, broken;
 	struct rds_timer breaks, late, room;
@@ -58,27 +61,30 @@ static inline struct fault *fault_of(struct fault_ep *f)
 	return (struct fault *)f->head.t;
 }
 
-/* The next of its numbers, by the seed alone; any thread. */
+/* The next random number, which depends on the seed alone; any thread. */
 uint64_t fault_draw(struct fault *fl);
 bool fault_chance(struct fault *fl, uint64_t n);
-/* Within limit_ns. */
+/* Sets the timer to a random time within limit_ns. */
 void fault_after(struct fault *fl, struct rds_timer *tm, uint64_t limit_ns);
-/* The helper will break it: any thread, any lock. */
+/* Has the helper break the endpoint: any thread, any lock held. */
 void fault_break(struct fault_ep *f);
 struct fault_ep *fault_ep_new(struct fault *fl, struct rds_conn *conn);
 void fault_ep_free(struct fault_ep *f);
-/* Ours around that one. */
+/* The wrapper around that transport. */
 struct fault *fault_find_outer(const struct rds_transport *inner);
 
 /* send.c */
 void fault_send_ops(struct fault *fl);
 void fault_send_init(struct fault_ep *f);
-/* Copies of what has been acknowledged; all of them if the endpoint is closed and acked is UINT64_MAX. */
+/*
+ * Frees copies of acknowledged messages; all copies if the endpoint is closed and acked is
+ * UINT64_MAX.
+ */
 void fault_drop_copies(struct fault_ep *f, uint64_t acked);
 
 /* recv.c */
 void fault_recv_ops(struct fault *fl);
 extern const struct rds_transport_up fault_up;
-extern const struct rds_transport_up *fault_engine_up; /* the same for all that is wrapped */
+extern const struct rds_transport_up *fault_engine_up; /* the same for all wrapped transports */
 
 #endif

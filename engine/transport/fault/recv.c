@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * recv.c - what goes wrong on the way in: the up-calls of the inner transport, whose "connection" is our endpoint, and
- * the operations of the receive side (rx).  Must not know any particular transport.
+ * recv.c - faults on the way in: the up-calls of the inner transport, whose "connection" is an
+ * endpoint of this transport, and the operations of the receive side (rx).
+ *
+ * Must not know any particular transport.
  */
 #include "engine/transport/fault/fault.h"
 
@@ -81,7 +83,7 @@ static struct rds_conn *fault_up_accept(struct rds_transport *t, struct rds_ep *
 		*why = -ENOMEM;
 		return NULL;
 	}
-	f->inner = ep; /* the engine may close it at any time from now on */
+	f->inner = ep; /* from now on the engine may close f at any time */
 	f->head.conn = fl->t.up->accept(&fl->t, (struct rds_ep *)f, id, ack, rx_seq, why);
 	if (!f->head.conn) {
 		fault_ep_free(f);
@@ -103,7 +105,7 @@ static void fault_up_up(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack)
 {
 	struct fault_ep *f;
 
-	rx_lock(); /* a message may have come before us */
+	rx_lock(); /* a message may have come before this call and have set f->inner */
 	f = fault_ep_met(conn, ep);
 	rx_unlock();
 	if (fault_chance(fault_of(f), fault_of(f)->spec.dup)) {
@@ -124,7 +126,7 @@ static void fault_up_down(struct rds_conn *conn, struct rds_ep *ep, int why, boo
 	f->head.t->up->down(f->head.conn, (struct rds_ep *)f, why, peer_gone);
 }
 
-/* The bytes are still there, whatever became of the first: the receive lock is held. */
+/* The bytes are still valid, whatever the engine did with the first message, because rx is held. */
 static void fault_deliver_again(struct fault_ep *f, const struct rds_rx *rx)
 {
 	struct rds_rx again = {.hdr = rx->hdr, .data = rx->data};
@@ -143,7 +145,11 @@ static enum rds_rx_verdict fault_up_message(struct rds_conn *conn, struct rds_ep
 	if (cut && fault_draw(fl) % 2)
 		fault_break(f);
 	if (atomic_load(&f->broken))
-		return RDS_RX_LATER; /* lost with the endpoint; as nobody acknowledges it, its sender must find it where it is */
+		/*
+		 * The message is lost with the endpoint.  It is not acknowledged, so its bytes must
+		 * stay where the sender finds them to send them again.
+		 */
+		return RDS_RX_LATER;
 	if (fault_chance(fl, fl->spec.later))
 		return RDS_RX_LATER;
 	v = f->head.t->up->message(f->head.conn, (struct rds_ep *)f, rx);
@@ -167,7 +173,7 @@ static void fault_up_writable(struct rds_conn *conn)
 {
 	struct fault_ep *f = (struct fault_ep *)conn;
 
-	rds_timer_set(&f->late, os_now_ns()); /* what we hold back goes first */
+	rds_timer_set(&f->late, os_now_ns()); /* held-back messages go first */
 	f->head.t->up->writable(f->head.conn);
 }
 

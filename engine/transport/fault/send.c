@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * send.c - what goes wrong on the way out: breaks, no room, messages held back or swallowed.
+ * send.c - faults on the way out: breaks, no room, messages held back or swallowed.
  *
- * What is held back or swallowed is copied, so that retained() finds it as long as the peer has not acknowledged it.  The
- * order of messages never changes: while one is held back, those behind it are.  Must not know any particular transport.
+ * A message that is held back or swallowed is copied, so that retained() finds it until the peer
+ * has acknowledged it.  The order of messages never changes: while one message is held back, all
+ * later ones are held back, too.
+ *
+ * Must not know any particular transport.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +20,7 @@
 /* A copy of a message that the inner transport did not get when it was sent. */
 struct fault_msg {
 	struct fault_msg *next;
-	uint64_t seq; /* 0: control traffic, never asked for again */
+	uint64_t seq; /* 0: control traffic, which is never sent again */
 	size_t len;
 	struct rds_wire_hdr hdr;
 	unsigned char data[];
@@ -32,7 +35,10 @@ static void fault_room_timer(struct rds_timer *tm)
 	rx_unlock();
 }
 
-/* The time of holding back is over, or there is room for the rest: in order, then new messages may go directly again. */
+/*
+ * The delay is over, or there is room for the rest.  Sends the held-back messages in order.  After
+ * the last one, new messages go directly again.
+ */
 static void fault_late_timer(struct rds_timer *tm)
 {
 	struct fault_ep *f = container_of(tm, struct fault_ep, late);
@@ -48,7 +54,7 @@ static void fault_late_timer(struct rds_timer *tm)
 	while ((h = f->waiting)) {
 		iov = (struct iovec){.iov_base = h->data, .iov_len = h->len};
 		if (ops->send(f->inner, &h->hdr, &iov, h->len, &pos)) {
-			if (waits) /* want_room() is set: writable comes */
+			if (waits) /* want_room() was called, so up->writable comes */
 				break;
 			waits = true;
 			ops->want_room(f->inner, ops->acked(f->inner));
@@ -104,7 +110,7 @@ static int fault_hold(struct fault_ep *f, const struct rds_wire_hdr *hdr, const 
 	return 0;
 }
 
-/* What happens to this endpoint from this message on. */
+/* Draws the faults of this endpoint from this message on. */
 static void fault_choose(struct fault *fl, struct fault_ep *f)
 {
 	if (!atomic_load(&f->swallow) && fault_chance(fl, fl->spec.drop)) {
@@ -213,7 +219,7 @@ static void fault_describe(struct rds_ep *ep, struct rds_ep_device *out)
 	fault_of(f)->inner->ops->describe(f->inner, out);
 }
 
-/* ---- what devices carry out ---- */
+/* ---- operations of devices ---- */
 
 static int fault_mr_register(struct rds_ep *ep, void *mem, size_t len, struct rds_device_mr **out)
 {
@@ -231,7 +237,7 @@ static bool fault_mr_key(struct rds_ep *ep, const struct rds_device_mr *shown, s
 	return fault_of(f)->inner->ops->mr_key(f->inner, shown, far);
 }
 
-/* What is held back must not be overtaken by what comes behind it. */
+/* An operation must not overtake messages that are held back. */
 static int fault_post(struct rds_ep *ep, const struct rds_device_op *op)
 {
 	struct fault_ep *f = (struct fault_ep *)ep;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * spec.c - reads RDS_PRELOAD_FAULT: "seed=7,disconnect=2000,delay=500:3000,...".  All or nothing.
+ * spec.c - parses RDS_PRELOAD_FAULT: "seed=7,disconnect=2000,delay=500:3000,...".  One error makes
+ * all of it invalid.
  */
 #include "engine/transport/fault/spec.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * spec.h - which faults fault.c injects: one event in N on average, 0 never.  Their meaning stands in fault.c.
+ * spec.h - the faults that are injected: one event in N on average, 0 never.  fault.c explains
+ * them.
  */
 #ifndef TRANSPORT_FAULT_SPEC_H
 #define TRANSPORT_FAULT_SPEC_H
@@ -12,7 +13,7 @@ struct fault_spec {
 	uint64_t seed, disconnect, delay, delay_us, drop, connect, accept, send, later, memory, dup, show, post;
 };
 
-/* False: not understood, *spec is useless. */
+/* False: not understood, *spec is not valid. */
 bool fault_spec_parse(const char *s, struct fault_spec *spec);
 
 #endif

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * connect.c - connections over a control socket that stands (peer.c): asked for, answered, up, down, closed.
+ * connect.c - connections over an open control socket (peer.c): request, answer, up, down, close.
  *
- * A connection is an endpoint on each side and ring memory between them.  The initiator makes the memory and sends it with
- * CONNECT, under a number (cookie) of its own; REPLY says whether the other side took it and by which bell to ring it.  CLOSE
- * tells of an endpoint that was given up while the control socket stands.
+ * A connection is an endpoint on each side and ring memory between them.  The initiator makes the
+ * memory and sends it with CONNECT, under a number (cookie) that it chooses.  REPLY tells whether
+ * the acceptor has taken it, and which bell rings the acceptor.  CLOSE tells that an endpoint was
+ * given up while the control socket is open.
  *
- * An endpoint is on its peer's list until it is closed, and its memory lives on while messages in it are in use.  Runs in the
- * helper thread only, but for shm_ep_break().  Must not know who may talk to us, nor how peers are found.
+ * An endpoint is on its peer's list until it is closed.  Its memory stays while messages in it are
+ * in use.
+ *
+ * Helper thread only, except shm_ep_break().  Must not know which processes may connect, nor how
+ * peers are found.
  */
 #include <stdlib.h>
 
@@ -39,7 +43,7 @@ static struct shm_ep *shm_ep_new(struct shm_peer *p, struct rds_transport *t, bo
 	return ep;
 }
 
-/* Here only: what the peer knows of it is the caller's to say. */
+/* Removes the endpoint on this side only.  The caller tells the peer if necessary. */
 static void shm_ep_unmake(struct shm_ep *ep)
 {
 	struct shm_ep **pp = ep->peer ? &ep->peer->eps : NULL;
@@ -70,7 +74,10 @@ void shm_close(struct rds_ep *rep)
 		msg.peer_bell = ep->bell_there;
 		msg.bell = ep->bell_here;
 		msg.tos = ep->initiator; /* which of the two numberings `cookie` belongs to */
-		if (!p->dead && shm_ctl_queue(p, &msg)) /* it would wait for ever for what we do not send */
+		/*
+		 * Without CLOSE the peer would wait for messages for ever, so the peer is broken.
+		 */
+		if (!p->dead && shm_ctl_queue(p, &msg))
 			shm_peer_defer(p, SHM_DEFER_BREAK);
 	}
 	shm_ep_unmake(ep);
@@ -93,15 +100,18 @@ static void shm_ep_up(struct shm_ep *ep, uint64_t ack)
 	atomic_store(&ep->rx->fetches, ep->peer->fetched);
 	rx_lock();
 	ep->up = true;
-	shm_bell_ring_own(ep); /* the peer was up before us: its bell may have rung in vain */
+	/* the peer was up earlier: a bell that it rang may have been ignored */
+	shm_bell_ring_own(ep);
 	rx_unlock();
 	ep->head.t->up->up(ep->head.conn, (struct rds_ep *)ep, ack);
 }
 
 /*
- * What the peer had published is still received, but not what one that lives goes on publishing: it could do so for ever.  If memory is short,
- * it may be the last chance to do so.  And what nobody has read yet is moved out of the ring: else a message of one byte would keep megabytes of
- * addresses and the pages that were touched there.
+ * Messages that the peer has published by now are still received.  Later ones of a living peer are
+ * not: it could publish for ever.  If the peer is gone and memory is short, receiving is tried
+ * several times, because this is the last chance.  Messages that the program has not read yet are
+ * moved out of the ring.  Otherwise a message of one byte would keep megabytes of addresses and all
+ * pages that were touched there.
  */
 void shm_ep_down(struct shm_ep *ep, int why, bool gone)
 {
@@ -121,7 +131,7 @@ void shm_ep_down(struct shm_ep *ep, int why, bool gone)
 	t->up->down(ep->head.conn, (struct rds_ep *)ep, why, gone); /* closes ep */
 }
 
-/* rx held. The helper tears everything down in its own time. */
+/* rx held.  The helper breaks the peer later, with all its connections. */
 void shm_ep_break(struct shm_ep *ep)
 {
 	ep->broken = true;
@@ -129,7 +139,7 @@ void shm_ep_break(struct shm_ep *ep)
 		shm_peer_defer(ep->peer, SHM_DEFER_BREAK);
 }
 
-/* ---- asked for by us, or by the peer ---- */
+/* ---- requests of this process and of the peer ---- */
 
 int shm_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn, uint64_t rx_seq,
 		struct rds_ep **out)
@@ -160,7 +170,7 @@ int shm_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rd
 		os_close(fd);
 	}
 	if (err) {
-		shm_ep_unmake(ep); /* the peer has not heard of it */
+		shm_ep_unmake(ep); /* the peer does not know of it */
 		return err;
 	}
 	*out = (struct rds_ep *)ep;
@@ -194,7 +204,7 @@ int shm_on_connect(struct shm_peer *p, const struct shm_ctl_msg *msg, const int 
 	reply.bell = ep ? ep->bell_here : 0;
 	reply.peer_bell = msg->bell;
 	if (why && ep)
-		shm_ep_unmake(ep); /* the reply says it all */
+		shm_ep_unmake(ep); /* the reply tells the peer */
 	err = shm_ctl_queue(p, &reply);
 	if (!err && !why)
 		shm_ep_up(ep, msg->rx_seq);
@@ -215,7 +225,7 @@ int shm_on_reply(struct shm_peer *p, const struct shm_ctl_msg *msg)
 {
 	struct shm_ep *ep = shm_ep_find_cookie(p, msg->cookie, true);
 
-	if (!ep) /* given up meanwhile: the peer has been told by CLOSE */
+	if (!ep) /* given up meanwhile: CLOSE has told the peer */
 		return 0;
 	if (!p->known || ep->up || msg->bell >= SHM_BELLS)
 		return -EPROTO;

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * control.c - packets on a control socket, and those that it has no room for at the moment.
+ * control.c - packets on a control socket, and the queue of packets for which it has no room.
  *
- * A socket takes some hundred packets that the peer has not read yet, and two processes may have a thousand connections: a
- * full one says nothing about the peer but that its helper has been busy, or stopped, for a moment.  What must arrive (REPLY,
- * CLOSE) is kept and said later, in order.  What can be said another time (CONNECT, LOOK) fails with -EAGAIN meanwhile, so that it
- * never overtakes what is kept.
+ * A socket takes some hundred packets that the peer has not read yet, and two processes may have a
+ * thousand connections.  A full socket only means that the peer's helper was busy, or stopped, for
+ * a moment.  Packets that must arrive (REPLY, CLOSE) are queued and sent later, in order.  Packets
+ * that can be sent at another time (CONNECT, LOOK) fail with -EAGAIN meanwhile, so that they never
+ * overtake queued packets.
  *
- * What a peer can make us keep is bounded: one that asks and asks and never reads is hung up on.  Helper thread only.
+ * The queue is bounded.  The control socket of a peer that sends requests and never reads the
+ * answers is closed.  Helper thread only.
  */
 #include <stdlib.h>
 
@@ -74,7 +76,7 @@ int shm_ctl_queue(struct shm_peer *p, const struct shm_ctl_msg *msg)
 
 	if (err == -EAGAIN)
 		err = ctl_pkt_queue(p, msg);
-	/* A hang-up shows itself when everything that the peer had said has been read. */
+	/* A hang-up is handled after all packets that the peer has sent before have been read. */
 	return err == -EPIPE || err == -ECONNRESET ? 0 : err;
 }
 
@@ -101,7 +103,7 @@ int shm_ctl_flush(struct shm_peer *p)
 		err = shm_ctl_send(p->fd, &p->ctl_queue->msg, NULL, 0);
 		if (err == -EAGAIN)
 			return 0;
-		if (err == -EPIPE || err == -ECONNRESET) /* as above */
+		if (err == -EPIPE || err == -ECONNRESET) /* as in shm_ctl_queue() */
 			shm_ctl_drop(p);
 		else if (err)
 			return err;

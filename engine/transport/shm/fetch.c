@@ -1,19 +1,29 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * fetch.c - bytes that do not go through the ring: the receiver takes them out of the sender's memory (process_vm_readv).
+ * fetch.c - bytes that do not go through the ring: the receiver reads them from the sender's memory
+ * (process_vm_readv).
  *
- * The kernel decides whether it may (the same as for a debugger), so HELLO says where its sender keeps its process id, and whoever can read it
- * there says so in the ring of each connection (`fetches`), and takes that back when it cannot any more.  With the bytes, in one call and in this
- * order, are read
+ * The kernel decides whether the receiver may do so, by the same rule as for a debugger.  So HELLO
+ * gives the address at which a process keeps its id.  A peer that can read the id there says so in
+ * the ring of each connection (`fetches`), and clears `fetches` when it cannot read any more.  One
+ * call reads, in this order:
  *
- *   before them	the id: a number of a process may come to be somebody else's, or the process have become another program
- *   behind them	the word that is there as long as they are lent: else the program has had its memory back meanwhile; its complement says
- *		that the sender has given the connection up, and what lies in the ring behind them must not arrive without them
+ *   - the id.  The kernel may have given the process number to another process, or the process
+ *     may have executed another program.
+ *   - the bytes.
+ *   - the word that is there as long as the bytes may be read.  Another value means that the
+ *     program has its memory back.  The complement of the word means that the sender has given
+ *     up the connection; then messages behind the bytes in the ring must not arrive either.
  *
- * and without both of these the bytes count as not come.  The memory is asked for by a thread that lives as long as the process (its helper): the main
- * thread may end before the others, and has no memory then.  In a program of one thread, which has its memory as long as it lives, the helper may have
- * been replaced (helper/step_aside.c): then the main thread is asked.  Only of the same user: reading may wait for pages that a mapping of the sender
- * does not give.  Must not know what the bytes are.
+ * Without the right id and the right word the bytes are not used.
+ *
+ * process_vm_readv() names the sender by a thread that lives as long as the process (its helper).
+ * The main thread may end before the others, and then has no memory.  In a program of one thread
+ * the helper may have been replaced (helper/step_aside.c).  Then the main thread is named, which
+ * lives as long as that process.
+ *
+ * Only processes of the same user are read, because a read may wait for pages that a mapping of the
+ * sender does not supply.  Must not know what the bytes are.
  */
 #include <string.h>
 #include <sys/syscall.h>
@@ -22,7 +32,7 @@
 
 #include "engine/transport/shm/shm.h"
 
-static struct rds_procid fetch_id; /* what peers look for; helper */
+static struct rds_procid fetch_id; /* peers read it; the helper writes it */
 
 void shm_fetch_offer(struct shm_ctl_msg *hello)
 {
@@ -37,7 +47,7 @@ static long sender_read(const struct shm_peer *p, const struct iovec *to, unsign
 	return os_syscall(SYS_process_vm_readv, p->reader, (long)to, nto, (long)from, nfrom, 0);
 }
 
-/* ... and is that thread one of the process that the kernel has named? */
+/* Is the peer of the same user, and is `reader` a thread of the process that the kernel names? */
 static bool sender_is_same_user(const struct shm_peer *p)
 {
 	struct ucred cred;
@@ -71,7 +81,7 @@ bool shm_fetchable(struct rds_ep *rep)
 	       rds_options()->shm_fetch != RDS_SHM_FETCH_NEVER;
 }
 
-/* What is under way fails, too; the next goes through the ring. */
+/* Writes that are under way fail, too.  Later ones go through the ring. */
 static void fetch_forbidden(struct shm_ep *ep)
 {
 	atomic_store(&ep->rx->fetches, 0);
@@ -83,8 +93,9 @@ static void fetch_forbidden(struct shm_ep *ep)
 }
 
 /*
- * It has ended, or executed another program, and taken the bytes along: what lies in the ring behind them must not arrive
- * without them.  Should it be there nevertheless, it sends those messages again.
+ * The sender has ended, or executed another program, and the bytes are gone.  Messages behind them
+ * in the ring must not arrive without them.  If the sender lives nevertheless, it sends those
+ * messages again.
  */
 static void sender_ended(struct shm_ep *ep)
 {
@@ -93,7 +104,7 @@ static void sender_ended(struct shm_ep *ep)
 	shm_ep_break(ep);
 }
 
-/* Whom a filter or the kernel's rules forbid to read is told something else. */
+/* If a filter or the kernel's rules forbid the read, the error is another one. */
 static bool sender_is_gone(long got)
 {
 	return got >= 0 || got == -ESRCH || got == -EFAULT;
@@ -136,7 +147,7 @@ int shm_fetch(struct rds_ep *rep, void *to, size_t len, const struct rds_fetch_s
 		return -ESRCH;
 	}
 	if (got == all && word == ~from->word) {
-		ep->broken = true; /* CLOSE is on its way */
+		ep->broken = true; /* the sender's CLOSE is on its way */
 		return -ESRCH;
 	}
 	if (got >= all - (long)sizeof(word))

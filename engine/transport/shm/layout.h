@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * layout.h - what two processes share: an inbox per process, a pair of rings per connection, and the messages on the
- * control socket.  Everything here may be overwritten by the other side at any time: read once, check, then use.
+ * layout.h - the data that two processes share: an inbox per process, a pair of rings per
+ * connection, and the packets on the control socket.  The other side may overwrite all of it at any
+ * time: a value is read once, checked, then used.
  *
- * Ownership of indices: `tail` and `want_room`, `room_seen` are written by the sender, `head`, `acked`, `seen`, `room_said`, `need_bell`
- * and `fetches` by the receiver, each by one side alone.  Positions count bytes since the ring was made and never wrap (64 bits).
+ * Each field has one writer.  The sender writes `tail`, `want_room` and `room_seen`.  The receiver
+ * writes `head`, `acked`, `seen`, `room_said`, `need_bell` and `fetches`.  Positions count bytes
+ * since the ring was made and never wrap (64 bits).
  *
- * Wishes for room are numbered: want_room is the number of the latest, room_said of the latest that was answered.  (A flag that
- * one side sets and the other clears cannot tell an answer that has not been noticed from a wish that has not been
- * answered: whoever wished again in between took the answer away from all others who waited for it.)
+ * Requests for room are numbered: want_room is the number of the latest request, room_said of the
+ * latest that was answered.  (A flag that one side sets and the other side clears would not be
+ * enough.  It cannot tell an answer that has not been noticed from a request that has not been
+ * answered.  So a thread that made another request in between would take the answer from all other
+ * threads that wait for it.)
  */
 #ifndef SHM_LAYOUT_H
 #define SHM_LAYOUT_H
@@ -32,65 +36,83 @@ struct shm_ring_ctl {
 	_Atomic uint32_t room_seen; /* the latest room_said that the sender has noticed */
 	_Alignas(SHM_LINE) _Atomic uint64_t head;
 	_Atomic uint64_t acked;
-	_Atomic uint64_t seen; /* the receiver has looked at everything before that */
+	_Atomic uint64_t seen; /* the receiver has processed everything before this position */
 	_Atomic uint32_t room_said;
-	/* On a line of its own: the sender looks at it after every message, the receiver seldom changes it. */
+	/*
+	 * On a cache line of its own: the sender reads it after every message, the receiver seldom
+	 * changes it.
+	 */
 	_Alignas(SHM_LINE) _Atomic uint32_t need_bell;
 	_Atomic uint32_t fetches; /* the receiver can read the sender's memory (fetch.c) */
 };
 _Static_assert(sizeof(struct shm_ring_ctl) == 3 * SHM_LINE, "one line per writer and habit");
 
-/* A record: 64 bytes, then the payload, padded to a multiple of 64; never wraps around the end of the ring. */
+/*
+ * A record: 64 bytes, then the payload, padded to a multiple of 64; never wraps around the end of
+ * the ring.
+ */
 enum { SHM_REC_MSG = 1, SHM_REC_PAD = 2 };
 struct shm_rec {
-	uint32_t len; /* all of it */
+	uint32_t len; /* of the whole record */
 	uint32_t kind;
 	uint64_t reserved;
 	struct rds_wire_hdr hdr;
 };
 _Static_assert(sizeof(struct shm_rec) == SHM_LINE, "record header is one line");
 
-/* Ring memory: page 0 = control of the ring initiator->acceptor, then of acceptor->initiator; then the two data areas. */
+/*
+ * Ring memory.  Page 0 has the control data of the ring initiator->acceptor, then of
+ * acceptor->initiator.  The two data areas follow.
+ */
 struct shm_rings {
 	struct shm_ring_ctl ctl[2];
 };
 _Static_assert(sizeof(struct shm_rings) <= SHM_CTL_BYTES, "control fits its page");
 
-/* One per process: who looks after arrivals, and which connections have something. */
+/*
+ * One per process: which thread handles arrivals, and which connections have something to receive.
+ */
 #define SHM_BELLS 4096u
 #define SHM_ATT_WHO 7u
 #define SHM_ATT_STEP 8u
 struct shm_inbox {
-	_Alignas(SHM_LINE) _Atomic uint32_t attention; /* SHM_ATT_WHO: enum rds_attention; rest: number of the announcement */
+	/* SHM_ATT_WHO: enum rds_attention; other bits: number of the announcement */
+	_Alignas(SHM_LINE) _Atomic uint32_t attention;
 	_Alignas(SHM_LINE) _Atomic uint64_t summary;   /* bit g: words[g] has a bit */
 	_Alignas(SHM_LINE) _Atomic uint64_t words[SHM_BELLS / 64];
 };
 _Static_assert(sizeof(struct shm_inbox) <= SHM_CTL_BYTES, "the inbox is one page");
 
-/* Control socket (AF_UNIX SOCK_SEQPACKET): one packet each, native byte order (same host). */
+/*
+ * Control socket (AF_UNIX SOCK_SEQPACKET): one packet per message, native byte order (same host).
+ */
 enum shm_op {
 	SHM_OP_HELLO = 1,   /* + descriptors: leader's pipe, helper's pipe, inbox memory */
 	SHM_OP_CONNECT = 2, /* + descriptor: ring memory */
 	SHM_OP_REPLY = 3,
 	SHM_OP_CLOSE = 4,
-	SHM_OP_LOOK = 5, /* as if that bell had rung: the sender doubts that it was heard */
+	SHM_OP_LOOK = 5, /* recheck: the receiver acts as if that bell had rung */
 };
 struct shm_ctl_msg {
 	uint32_t magic, version;
 	uint32_t op;
 	int32_t err;		 /* REPLY: 0 or -errno */
 	struct rds_procid self;	 /* HELLO */
-	uint32_t slot;		 /* HELLO: place in the registry */
-	uint64_t id_at;		 /* HELLO: where in its memory the sender keeps `self` */
-	int32_t reader;		 /* HELLO: a thread of it that lives as long as it does */
+	uint32_t slot;		 /* HELLO: slot in the registry */
+	uint64_t id_at;		 /* HELLO: address of `self` in the sender's memory */
+	/* HELLO: a thread of the sender that lives as long as the process */
+	int32_t reader;
 	struct in6_addr laddr, faddr; /* CONNECT: the sender's view */
 	uint32_t scope;
 	uint8_t tos, pad[3];
-	uint32_t bell;	  /* CONNECT, REPLY: the bit by which to ring the sender of this message */
-	uint32_t peer_bell; /* REPLY, CLOSE, LOOK: the receiver's own bit, as it told us */
-	uint64_t rx_seq;  /* CONNECT, REPLY: what the sender of this message has received */
-	uint64_t ring;	  /* CONNECT: bytes per direction */
-	uint64_t cookie;  /* CONNECT, REPLY, CLOSE: number of the attempt, given by the initiator */
+	uint32_t bell;	    /* CONNECT, REPLY: the bit by which to ring the sender of this packet */
+	/* REPLY, CLOSE, LOOK: the receiver's own bit, as it has sent it before */
+	uint32_t peer_bell;
+	/* CONNECT, REPLY: highest number that the sender of this packet has received */
+	uint64_t rx_seq;
+	uint64_t ring;	    /* CONNECT: bytes per direction */
+	/* CONNECT, REPLY, CLOSE: number of the attempt, chosen by the initiator */
+	uint64_t cookie;
 };
 
 #endif

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * abi/foreign_memory.c - the memory that two processes share.
+ * memory.c - the memory that two processes share.
  *
- * Ring memory and inboxes are sealed memfds: the other side can write nonsense into them but can never take the pages away
- * under us.  They live outside /dev/shm and vanish with the last process that maps them.
+ * Ring memory and inboxes are sealed memfds.  The other side can write invalid data into them, but
+ * can never take the pages away.  They are outside /dev/shm and are freed with the last process
+ * that maps them.
  *
- * No page is touched that might not be there.  One page is always reserved.  Rings are so large because little of them is used, mostly: they are only
- * where the system counts what it has promised (vm.overcommit_memory=2); everywhere else a page that cannot be had is the OOM killer's matter.
+ * No page is touched that may not exist.  The first page is always reserved.  Rings are large, and
+ * mostly only a small part of them is used.  So a whole ring is reserved only where the kernel
+ * limits the memory that it promises (vm.overcommit_memory=2).  Everywhere else the OOM killer acts
+ * if there is no page.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -85,7 +88,10 @@ fail:
 	return err;
 }
 
-/* Limits (of file sizes, of address space, of memory) may leave room for smaller ones, which do. */
+/*
+ * Limits (of file sizes, of address space, of memory) may only allow smaller rings, which are
+ * enough.
+ */
 int shm_rings_create(struct shm_ep *ep, uint32_t size, int *fd_out)
 {
 	int err;
@@ -110,7 +116,10 @@ int shm_rings_check_limit(void)
 	return -EFBIG;
 }
 
-/* A memfd of exactly `len` bytes that nobody can shrink.  The other side should have reserved it; now it is. */
+/*
+ * Maps a memfd of exactly `len` bytes that no process can shrink.  The other side should have
+ * reserved it; this makes sure.
+ */
 static int mem_attach(int fd, size_t len, void **out)
 {
 	struct stat st;

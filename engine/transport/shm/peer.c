@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * peer.c - the other processes of this host: control sockets to them, how they are found, who they are, and their end.
+ * peer.c - the other processes of this host: their control sockets, how they are found, their
+ * identity, and their end.
  *
- * Every process listens on an abstract AF_UNIX address made of its process id (it needs no file and is gone with the
- * process).  Two processes share one control socket for all their connections: HELLO once from each side (who am I, how
- * to wake me), then what connect.c has to say about single connections.  The control socket hangs up at the instant
- * the peer dies; what it had published by then is still received.
+ * Every process listens on an abstract AF_UNIX address made of its process id.  The address needs
+ * no file and is gone with the process.  Two processes share one control socket for all their
+ * connections.  Each side sends HELLO once (its identity, and how to wake it); then the packets of
+ * connect.c about single connections follow.  The control socket hangs up at the moment when the
+ * peer dies.  Messages that the peer has published by then are still received.
  *
- * Runs in the helper thread only.  Who may talk to us: same user, or as RDS_PRELOAD_SHARE says (checked by the kernel's
- * credentials of the socket, not by anything the peer says).
+ * Processes of the same user may connect, and others as RDS_PRELOAD_SHARE allows.  This is checked
+ * with the kernel's credentials of the socket, not with data of the peer.
+ *
+ * Helper thread only.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -46,7 +50,9 @@ static pid_t peer_pid(int fd)
 	return os_peer_cred(fd, &cred) ? cred.pid : 0;
 }
 
-/* Two processes need one control socket, or two for a moment; each costs a descriptor and more. */
+/*
+ * Two processes need one control socket, or two for a moment.  Each costs a descriptor and memory.
+ */
 static bool peer_too_many(pid_t pid)
 {
 	static pid_t warned_of;
@@ -94,7 +100,10 @@ static struct shm_peer *shm_peer_new(int fd)
 		free(p);
 		return NULL;
 	}
-	/* With EPOLLOUT and by edges from the first moment: its number may be another one later (sys/os.h). */
+	/*
+	 * EPOLLOUT and edges from the start, since the descriptor may have another number later
+	 * (sys/os.h).
+	 */
 	if (rds_helper_event_add(&p->ev, p->fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET) < 0) {
 		os_close_slot(&p->fd);
 		free(p);
@@ -116,7 +125,10 @@ static int peer_send_hello(struct shm_peer *p)
 	return shm_ctl_send(p->fd, &msg, fds, 3);
 }
 
-/* If both have dialled, both sides use the socket of the smaller id: what they say stays in order. */
+/*
+ * If both sides have connected, both use the socket that the process with the smaller id has made.
+ * So their packets stay in order.
+ */
 static struct shm_peer *shm_peer_find(const struct rds_procid *id)
 {
 	bool ours = memcmp(registry_self(rds_node_registry), id, sizeof(*id)) < 0;
@@ -162,8 +174,9 @@ int shm_peer_get(const struct rds_conn_id *id, struct shm_peer **out)
 }
 
 /*
- * A process that ends gives up its two tables of descriptors one after the other: while its place in the registry is still locked
- * its helper's sockets may be gone, and they never are as long as it lives.
+ * Does the process still listen?  A process that ends gives up its two descriptor tables one after
+ * the other.  So its helper's sockets may be gone while its slot in the registry is still locked.
+ * They are never gone while the process lives.
  */
 static bool peer_listens(const struct rds_procid *id)
 {
@@ -178,10 +191,12 @@ static bool peer_listens(const struct rds_procid *id)
 	return err != -ECONNREFUSED;
 }
 
-/* The control socket is gone: every connection over it is, too. */
+/* The control socket is gone, and so are all connections over it. */
 static void shm_peer_dead(struct shm_peer *p, int why)
 {
-	/* Slot and id are what HELLO said or what we dialled; with neither there is no connection to tell. */
+	/*
+	 * Slot and id come from HELLO or from the connect.  With neither, there are no connections.
+	 */
 	bool gone = !p->eps || !registry_proc_alive(rds_node_registry, p->slot, &p->id) || !peer_listens(&p->id);
 
 	if (p->dead)
@@ -199,7 +214,7 @@ static void shm_peer_dead(struct shm_peer *p, int why)
 	p->inbox = NULL;
 }
 
-/* Helper, between events: nothing of the helper names a dead peer any more. */
+/* Helper, between events: the helper has no pointer to a dead peer any more. */
 void rds_shm_reclaim(void)
 {
 	struct shm_peer **pp = &rds_shm.peers, *p;
@@ -216,7 +231,10 @@ void rds_shm_reclaim(void)
 
 /* ---- packets ---- */
 
-/* What a process of another user says of itself has to agree with the registry's lock, which only the kernel gives. */
+/*
+ * The identity that a process of another user claims must agree with the lock in the registry.  The
+ * kernel tells which process has the lock.
+ */
 static bool peer_identity_holds(const struct shm_peer *p, const struct shm_ctl_msg *msg)
 {
 	struct ucred cred;
@@ -233,8 +251,9 @@ static bool peer_identity_holds(const struct shm_peer *p, const struct shm_ctl_m
 }
 
 /*
- * The descriptors that wake the peer are written to by the program's threads: they must be of a kind that never blocks
- * them.  (A process of another user that we let in could take O_NONBLOCK away again later; RDS_PRELOAD_SHARE trusts it that far.)
+ * The program's threads write to the descriptors that wake the peer, so these must not block.  (A
+ * process of another user that was accepted could clear O_NONBLOCK later; RDS_PRELOAD_SHARE trusts
+ * it that far.)
  */
 static int wake_fd_check(int fd, int *mode)
 {
@@ -295,7 +314,7 @@ static int peer_on_packet(struct shm_peer *p, const struct shm_ctl_msg *msg, int
 	return -EPROTO;
 }
 
-/* Those whose control socket has not been read to its end, where its edge will not tell us of the rest. */
+/* Reads control sockets that were not read to their end.  No edge comes for the rest. */
 static void peers_read_rest(struct rds_timer *tm)
 {
 	struct shm_peer *p;
@@ -339,7 +358,11 @@ static void peer_ctl_event(struct rds_helper_event *ev, uint32_t events)
 			continue;
 		if (n == -EAGAIN)
 			return;
-		if (n == -ECONNRESET && !reset) { /* it left packets of ours unread; what it had said before still lies here */
+		/*
+		 * The peer has left packets unread.  Packets that it sent before can still be
+		 * received.
+		 */
+		if (n == -ECONNRESET && !reset) {
 			reset = true;
 			continue;
 		}
@@ -361,7 +384,10 @@ static void peer_listen_again(struct rds_timer *tm)
 	rds_helper_event_add(&rds_shm.listener, rds_shm.listen_fd, EPOLLIN);
 }
 
-/* Out of descriptors or memory: look again a little later, since the waiting connection would wake us all the time. */
+/*
+ * Out of descriptors or memory.  Tries again a little later: with the listener watched, the waiting
+ * connection would wake the helper all the time.
+ */
 static void peer_listen_pause(int err)
 {
 	static struct rds_timer again = {.fn = peer_listen_again};
@@ -373,7 +399,7 @@ static void peer_listen_pause(int err)
 
 static void peer_listen_event(struct rds_helper_event *ev, uint32_t events)
 {
-	unsigned most = RDS_EVENT_MOST; /* by levels: the rest is told again */
+	unsigned most = RDS_EVENT_MOST; /* level triggered: the event comes again for the rest */
 	struct shm_peer *p;
 	int fd;
 
@@ -442,7 +468,10 @@ void shm_stop(struct rds_transport *t)
 	shm_inbox_close();
 }
 
-/* Forked child: the parent's. Mappings of rings were not copied (MADV_DONTFORK), descriptors are closed by the engine. */
+/*
+ * Forked child: forgets the parent's state.  Mappings of rings were not copied (MADV_DONTFORK); the
+ * engine closes the descriptors.
+ */
 void rds_shm_forget(void)
 {
 	const struct rds_transport t = rds_shm.t;

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * recheck.c - asking again where a wake-up may have been lost.
+ * recheck.c - asks again where a wake-up may have been lost.
  *
- * Bells and attention lie in a page that every peer can write to, so that no system call is needed while a process is busy.
- * A peer that writes nonsense there, or wipes bells away, would cut a sleeping process off from all others.  It must cost
- * them a tick at most, and nobody anything while all goes well:
+ * Bells and attention are in a page that every peer can write, so that no system call is needed
+ * while a process is busy.  A peer that writes invalid data there, or clears bells, would cut off a
+ * sleeping process from all others.  Such a peer must cost the others at most one tick, and
+ * rechecks must cost nothing as long as all peers behave:
  *
- *   - Who has something for a process that claims to be awake, and has not woken it itself, looks after a tick whether it has
- *     been noticed (the receiver says in the ring how far it has looked, and which answers it has seen), and if not says
- *     so on the control socket, where only the two of them can write.
- *   - Who was woken and finds no bell rung looks at every ring after a tick.
+ *   - A sender has published a message or an answer.  The receiver's attention says that it is
+ *     awake, and the sender has not woken it.  Then the sender checks after a tick whether the
+ *     receiver has noticed it.  (The receiver writes into the ring how far it has received, and
+ *     which answers it has seen.)  If not, the sender sends LOOK on the control socket, to which
+ *     only these two processes can write.
+ *   - A process that was woken and finds no bell rung checks every ring after a tick.
  *
  * The timers run in the helper.  Must not know what messages are.
  */
@@ -42,7 +45,7 @@ static bool ep_unnoticed(const struct shm_ep *ep)
 	       atomic_load(&ep->rx->room_seen) != atomic_load(&ep->rx->room_said);
 }
 
-/* Once: the control socket loses nothing. */
+/* One LOOK is enough, because the control socket loses nothing. */
 static void recheck_ask(struct rds_timer *tm)
 {
 	struct shm_ctl_msg msg = {.magic = SHM_MAGIC, .version = SHM_VERSION, .op = SHM_OP_LOOK};

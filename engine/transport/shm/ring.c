@@ -2,16 +2,21 @@
 /*
  * ring.c - messages through memory that two processes share.
  *
- * One ring per direction, one sender, one receiver, no locks between them.  A message is written once (from the program's
- * buffer) and read once (into the program's buffer): the receiver hands it to the engine in place and gives the room
- * back in order when it has been read.  Acknowledging (`acked`: the engine has it) and giving back room (`head`) are
- * two things; the bytes stay until acknowledged, which is what lets a broken connection send them again.
+ * There is one ring per direction, with one sender and one receiver, and no locks between them.  A
+ * message is written once (from the program's buffer) and read once (into the program's buffer).
+ * The receiver passes it to the engine in place and gives the room back in order when messages have
+ * been read.  An acknowledgement (`acked`: the engine has the message) and room given back (`head`)
+ * are different.  The bytes stay until they are acknowledged, so a broken connection can send them
+ * again.
  *
- * The ring is large enough for the largest message, but while traffic is light only its first part is used (the sender
- * wraps early), so that it stays in the cache.  Not for messages that would fill that part with one or two: the part skipped is
- * taken until the receiver has passed it, and what is left would not hold a second one to work on at the same time.
+ * The ring is large enough for the largest message.  But while traffic is light, the sender wraps
+ * early and uses only the first part of the ring, which stays in the cache.  It does not do so for
+ * messages of which one or two would fill that part.  The part that is skipped is not free until
+ * the receiver has passed it, and the rest would not hold a second message to be written at the
+ * same time.
  *
- * Whatever comes from the other side is checked: a ring that makes no sense breaks the connection, nothing else.
+ * All data of the other side are checked.  Invalid data in a ring break the connections with that
+ * process, nothing else.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +44,7 @@ static uint64_t ring_room_left(struct shm_ep *ep, uint64_t need)
 	if (likely(ep->size - used >= need))
 		return ep->size - used;
 	head = atomic_load_explicit(&ep->tx->head, memory_order_acquire);
-	if (head - ep->seen_head <= used) /* else nonsense: keep what we knew, the ring stays full */
+	if (head - ep->seen_head <= used) /* otherwise head is invalid: the ring stays full */
 		ep->seen_head = head;
 	return ep->size - (ep->tail - ep->seen_head);
 }
@@ -53,7 +58,7 @@ static void ring_pad(struct shm_ep *ep, uint64_t bytes)
 	ep->tail += bytes;
 }
 
-/* Room for a record in one piece at the tail, wrapping where that helps. */
+/* Makes room for a record in one piece at the tail.  Wraps where that helps. */
 static bool ring_make_room(struct shm_ep *ep, uint64_t need)
 {
 	uint64_t off = ep->tail & (ep->size - 1), rest = ep->size - off;
@@ -66,7 +71,7 @@ static bool ring_make_room(struct shm_ep *ep, uint64_t need)
 		return ring_room_left(ep, need) >= need;
 	if (ring_room_left(ep, rest) < rest)
 		return false;
-	ring_pad(ep, rest); /* at least that: when the receiver has skipped it, the whole ring is free */
+	ring_pad(ep, rest); /* when the receiver has skipped the padding, the whole ring is free */
 	return ring_room_left(ep, need) >= need;
 }
 
@@ -106,8 +111,9 @@ uint64_t shm_ring_acked(struct rds_ep *rep)
 }
 
 /*
- * Who asked for the connection may have given it up (crossing attempts) before our answer came, and then nobody looks at this
- * ring.  Its first record, the congestion map, says that it is used.
+ * The initiator may have given up the connection (crossing attempts) before this process's answer
+ * came.  Then no process reads this ring.  The initiator's first record, the congestion map, shows
+ * that it uses the connection.
  */
 bool shm_ring_settled(struct rds_ep *rep)
 {
@@ -181,8 +187,9 @@ static bool ring_bad(struct shm_ep *ep, const char *what)
 }
 
 /*
- * Messages come in runs of one length, and each header is a cache miss that the next one waits for: fetch those that such a run
- * would have while this one is looked at.  Small records lie so close that the processor does it by itself.
+ * Messages come in runs of one length.  Each header is a cache miss, and the next header waits for
+ * it.  So while one record is processed, the headers that such a run would have are prefetched.
+ * Small records are so close together that the processor does it by itself.
  */
 static inline void rec_prefetch(const struct shm_ep *ep, uint64_t off, uint32_t len)
 {
@@ -194,7 +201,10 @@ static inline void rec_prefetch(const struct shm_ep *ep, uint64_t off, uint32_t 
 		__builtin_prefetch(ep->rx_data + ((off + (uint64_t)i * len) & (ep->size - 1)));
 }
 
-/* One record at ep->read; `avail` bytes have been published. False: the ring is broken. */
+/*
+ * Takes one record at ep->read; `avail` bytes have been published.  False: the ring is broken, or
+ * the record cannot be taken now.
+ */
 static bool rec_take(struct shm_ep *ep, uint64_t avail)
 {
 	uint64_t off = ep->read & (ep->size - 1);
@@ -214,7 +224,8 @@ static bool rec_take(struct shm_ep *ep, uint64_t avail)
 		if (unlikely(rx.hdr.len > len - sizeof(struct shm_rec)))
 			return ring_bad(ep, "message length");
 		if (unlikely(ep->slot_next - ep->slot_first == ep->slot_cap) && slots_grow(ep)) {
-			ep->read -= len; /* no memory: it stays in the ring, and the sender is held back */
+			/* no memory: the message stays in the ring and takes room */
+			ep->read -= len;
 			return false;
 		}
 		rx.data = (const void *)(rec + 1);
@@ -229,7 +240,11 @@ static bool rec_take(struct shm_ep *ep, uint64_t avail)
 		}
 		if (unlikely(v == RDS_RX_DONE)) {
 			ep->slots[(ep->slot_next - 1) & (ep->slot_cap - 1)].done = true;
-			return !ep->broken; /* its bytes were to be fetched from a process that is no more */
+			/*
+			 * Broken: bytes of the message were to be fetched, and the sender has ended
+			 * (fetch.c).
+			 */
+			return !ep->broken;
 		}
 	} else if (unlikely(kind != SHM_REC_PAD)) {
 		return ring_bad(ep, "record kind");
@@ -261,13 +276,16 @@ bool shm_ring_drain(struct shm_ep *ep)
 	return true;
 }
 
-/* Half of it is held by messages that wait in place. */
+/* More than half of the ring is taken by messages that wait in place. */
 bool shm_ring_pressed(const struct shm_ep *ep)
 {
 	return ep->read - ep->freed > ep->size / 2;
 }
 
-/* A reader that goes on reading, but so slowly that the oldest message has waited for some ticks, holds up others, too. */
+/*
+ * Has the oldest message waited for more than OLD_TICKS ticks?  A program that reads, but so
+ * slowly, also holds up other sockets.
+ */
 static bool ring_is_stuck(struct shm_ep *ep)
 {
 	if (ep->slot_first >= ep->mark) {
@@ -277,7 +295,7 @@ static bool ring_is_stuck(struct shm_ep *ep)
 	return ++ep->mark_age > OLD_TICKS;
 }
 
-/* Once per tick, or now. False: no longer pressed. */
+/* Called once per tick, or with `now`.  False: no longer pressed. */
 bool shm_ring_relieve(struct shm_ep *ep, bool now)
 {
 	if (!shm_ring_pressed(ep))

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * shm.h - the shared-memory transport inside: endpoints and peers.  ring.c moves messages, wake.c decides whom to wake,
- * recheck.c asks again where that may have failed, fetch.c takes bytes out of a peer's memory, peer.c has the control sockets to other processes, control.c the packets on them,
- * connect.c the connections over them.
+ * shm.h - private header of the shared-memory transport: endpoints, peers, and the functions of
+ * each file.
  */
 #ifndef SHM_SHM_H
 #define SHM_SHM_H
@@ -30,7 +29,7 @@
 
 #define SHM_HOT 4
 
-/* A message handed to the engine in place; room comes back in order. */
+/* A message that the engine reads in place.  Its room is given back in order. */
 struct shm_slot {
 	uint64_t end;
 	bool done;
@@ -40,43 +39,48 @@ struct shm_ep {
 	struct rds_ep_head head;
 	struct shm_peer *peer; /* NULL once the control socket is gone */
 	struct shm_ep *peer_next;
-	uint64_t cookie; /* the attempt */
+	uint64_t cookie; /* number of the attempt */
 	bool initiator, up, closed;
 	void *map;
 	size_t map_len;
 	uint32_t size;	    /* of each data area, a power of two */
-	uint32_t bell_here; /* our bit for it */
-	uint32_t bell_there;
+	uint32_t bell_here;  /* its bit in the inbox of this process */
+	uint32_t bell_there; /* its bit in the peer's inbox */
 
 	/* send side (conn->tx) */
 	struct shm_ring_ctl *tx;
 	unsigned char *tx_data;
 	uint64_t tail, flushed, seen_head, seen_acked;
-	uint64_t serviced; /* acknowledgement seen when the peer was last asked for service; + 1 */
+	uint64_t serviced; /* seen_acked + 1 when the peer was last asked for service */
 	struct shm_inbox *there; /* the peer's inbox */
-	uint32_t wanted; /* number of our latest wish for room */
+	uint32_t wanted; /* number of the latest request for room to the peer */
 
 	/* receive side (rx) */
 	struct shm_ring_ctl *rx;
 	const unsigned char *rx_data;
-	uint64_t freed_last; /* as relieve() saw it last */
-	uint64_t mark; /* slots before that were there mark_age ticks ago */
+	uint64_t freed_last; /* `freed` at the last relieve() */
+	uint64_t mark; /* slots before this one existed mark_age ticks ago */
 	unsigned mark_age;
-	uint64_t read, freed, freed_told; /* next record; room given back; ... when the sender was last told */
+	/* Next record; room given back; `freed` when the sender was last told of room. */
+	uint64_t read, freed, freed_told;
 	struct shm_slot *slots;
 	uint64_t slot_first, slot_next;
 	uint32_t slot_cap;
-	uint32_t answered; /* the peer's latest wish for room that we have answered */
-	uint32_t room_seen; /* the latest answer to ours that we have noticed */
+	uint32_t answered; /* the peer's latest request for room that has been answered */
+	uint32_t room_seen; /* the latest answer of the peer that has been noticed */
 	bool hot, broken, kept;
-	bool draining;	    /* shm_ring_drain() is at it */
+	bool draining;	    /* shm_ring_drain() runs */
 	_Atomic bool recheck; /* the peer may not have been woken: recheck.c */
 };
 
-/* A pipe by which a peer's thread is woken.  Program's threads get their number when they first need it (wake.c). */
+/*
+ * A pipe that wakes a thread of a peer.  Program's threads get a number of it when they first need
+ * it (wake_fds.c).
+ */
 struct shm_wake_fd {
 	struct os_fd fd;
-	bool has_reader; /* open for reading, too: never without a reader, so a write raises no SIGPIPE */
+	/* open for reading, too, so there is always a reader and a write raises no SIGPIPE */
+	bool has_reader;
 };
 enum { SHM_DEFER_WAKE_LEADER = 1, SHM_DEFER_WAKE_HELPER = 2, SHM_DEFER_BREAK = 4 };
 
@@ -86,27 +90,32 @@ struct shm_peer {
 	_Atomic int fd; /* control socket */
 	struct rds_procid id;
 	uint32_t slot; /* registry */
-	pid_t pid;     /* as the kernel says; 0: of another pid namespace */
+	pid_t pid;     /* from the kernel; 0: in another pid namespace */
 	bool known;    /* HELLO has come */
-	uint64_t id_at; /* where its id lies in its memory, ... */
-	pid_t reader;	/* ... by this thread of it, ... */
-	_Atomic bool fetched; /* ... which we can read (fetch.c) */
-	bool dialled;  /* by us: id and slot were known before HELLO */
+	/*
+	 * Fetching (fetch.c): address of its id in its memory; the thread that is read; reading
+	 * works.
+	 */
+	uint64_t id_at;
+	pid_t reader;
+	_Atomic bool fetched;
+	bool dialled;  /* by this process: id and slot were known before HELLO */
 	bool dead;
-	bool unread; /* its control socket, to the end */
+	bool unread; /* the control socket has not been read to its end */
 	struct shm_wake_fd leader, helper;
-	_Atomic uint32_t woken; /* its attention as we left it when we last woke it */
+	/* the peer's attention word as this process wrote it after it last woke the peer */
+	_Atomic uint32_t woken;
 	struct shm_inbox *inbox;
 	struct shm_ep *eps;
-	/* the control socket was full: to be said when it has room (control.c) */
+	/* Packets for which the control socket had no room (control.c). */
 	struct shm_ctl_pkt *ctl_queue, *ctl_queue_last;
 	unsigned ctl_nqueued;
-	/* between the two tables (wake.c) */
+	/* The two descriptor tables (wake_fds.c). */
 	struct rds_deferred_call deferred_call; /* the helper does what `deferred_what` says */
 	_Atomic unsigned deferred_what;
-	unsigned nrequests;			 /* how often; helper */
-	_Atomic bool exporting;			 /* the program's numbers are on their way */
-	struct rds_deferred_call fds_close_call; /* the program closes its numbers */
+	unsigned nrequests;			 /* how often it did; helper */
+	_Atomic bool exporting;			 /* the export to the program is on its way */
+	struct rds_deferred_call fds_close_call; /* the program closes its numbers of the pipes */
 	_Atomic bool program_closed;
 };
 
@@ -116,14 +125,15 @@ struct shm {
 	struct shm_inbox *inbox;
 	_Atomic int inbox_fd;
 	struct shm_ep *bells[SHM_BELLS];
-	uint32_t next_bell, bell_top; /* where to look for a free one; all in use are below */
+	/* where the search for a free bell starts; all used bells are below */
+	uint32_t next_bell, bell_top;
 	struct shm_ep *hot[SHM_HOT];
 	unsigned nhot;
-	bool need_bell; /* what hot rings currently say */
-	unsigned catching_up; /* so deep in shm_catch_up() */
-	bool pressed;	/* some ring is: relieve() has to look */
-	uint32_t announced; /* our attention as we wrote it */
-	bool found; /* ... and something has arrived since */
+	bool need_bell; /* need_bell of all hot rings */
+	unsigned catching_up; /* depth of recursion in shm_catch_up() */
+	bool pressed;	/* some ring may be pressed: shm_relieve() has to check */
+	uint32_t announced; /* the attention word that this process wrote last */
+	bool found; /* something has arrived since it was written */
 	/* helper */
 	struct rds_helper_event listener;
 	_Atomic int listen_fd;
@@ -141,7 +151,7 @@ int shm_ring_send(struct rds_ep *ep, const struct rds_wire_hdr *hdr, const struc
 const void *shm_ring_retained(struct rds_ep *ep, uint64_t pos);
 uint64_t shm_ring_acked(struct rds_ep *ep);
 bool shm_ring_settled(struct rds_ep *ep);
-bool shm_ring_drain(struct shm_ep *ep); /* rx held; true: something was there */
+bool shm_ring_drain(struct shm_ep *ep); /* rx held; true: something was received */
 bool shm_ring_pressed(const struct shm_ep *ep);
 bool shm_ring_relieve(struct shm_ep *ep, bool now);
 void shm_ring_release(struct rds_ep *ep, void *token);
@@ -152,7 +162,8 @@ void shm_ep_free(struct shm_ep *ep); /* rx held, closed, nothing in place */
 int shm_inbox_open(void);
 void shm_flush(struct rds_ep *ep, bool service);
 bool shm_want_room(struct rds_ep *ep, uint64_t seen_ack);
-void shm_room_made(struct shm_ep *ep); /* rx held: acknowledged or freed something: tell a sender that waits */
+/* rx held; after an acknowledgement or freed room: wakes a sender that waits */
+void shm_room_made(struct shm_ep *ep);
 void shm_attention(struct rds_transport *t, enum rds_attention who);
 bool shm_pending(struct rds_transport *t);
 bool shm_progress(struct rds_transport *t);
@@ -163,19 +174,21 @@ void shm_bell_del(struct shm_ep *ep); /* rx held */
 void shm_bell_ring_own(struct shm_ep *ep); /* rx held */
 void shm_inbox_close(void);
 void shm_peer_init(struct shm_peer *p);
-bool shm_wake_fd_write(const struct shm_wake_fd *w, int fd); /* true: it is on its way */
-/* It has been woken, as `word` of its inbox asked for: nobody need do it again. */
+bool shm_wake_fd_write(const struct shm_wake_fd *w, int fd); /* true: the wake-up is in the pipe */
+/* The peer has been woken, as `word` of its inbox asked for: no other thread need wake it again. */
 void shm_attention_claim(struct shm_peer *p, struct shm_inbox *there, uint32_t word);
-void shm_peer_defer(struct shm_peer *p, unsigned what);		 /* any thread: have the helper do that for it */
+/* any thread: the helper does `what` for p */
+void shm_peer_defer(struct shm_peer *p, unsigned what);
 void shm_wake_fd_init(struct shm_wake_fd *w, int fd, int flags); /* helper, from HELLO */
-void shm_wake_fds_close(struct shm_peer *p);			 /* helper: it is dead */
-bool shm_peer_idle(struct shm_peer *p);	   /* helper: ... and nothing names it on the program's side */
+void shm_wake_fds_close(struct shm_peer *p);			 /* helper: p is dead */
+/* helper: no deferred call, nor the program's side, names the dead p */
+bool shm_peer_idle(struct shm_peer *p);
 
 /* recheck.c */
 void shm_recheck_init(void);
-void shm_recheck_later(
-	struct shm_ep *ep);   /* under conn->tx or rx: what was published or said there may not have been noticed */
-void shm_recheck_inbox(void); /* rx held: we were woken, and no bell had rung */
+/* Under conn->tx or rx: the peer may not have noticed a message or an answer of this endpoint. */
+void shm_recheck_later(struct shm_ep *ep);
+void shm_recheck_inbox(void); /* rx held: this process was woken, and no bell had rung */
 void shm_on_look(struct shm_peer *p, uint32_t bell); /* helper: LOOK has come */
 
 /* fetch.c */
@@ -187,7 +200,8 @@ int shm_fetch(struct rds_ep *ep, void *to, size_t len, const struct rds_fetch_sr
 /* peer.c */
 int shm_start(struct rds_transport *t);
 void shm_stop(struct rds_transport *t);
-int shm_peer_get(const struct rds_conn_id *id, struct shm_peer **out); /* helper: the one that stands, or dialled now */
+/* helper: finds the peer, or connects to it */
+int shm_peer_get(const struct rds_conn_id *id, struct shm_peer **out);
 void shm_peer_break(struct shm_peer *p);			       /* helper */
 
 /* connect.c; helper */
@@ -196,27 +210,33 @@ int shm_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rd
 void shm_close(struct rds_ep *ep);
 void shm_keep(struct rds_ep *ep, bool on);
 void shm_ep_down(struct shm_ep *ep, int why, bool gone); /* closes it */
-void shm_ep_break(struct shm_ep *ep);			 /* any thread, rx held: have the helper break it */
-/* Packets of these kinds have come: 0, or -errno if the control socket has to go. */
+/* any thread, rx held: the helper breaks it */
+void shm_ep_break(struct shm_ep *ep);
+/* A packet of this kind has come: 0, or -errno if the control socket must be closed. */
 int shm_on_connect(struct shm_peer *p, const struct shm_ctl_msg *msg, const int *fds, unsigned nfds);
 int shm_on_reply(struct shm_peer *p, const struct shm_ctl_msg *msg);
 void shm_on_close(struct shm_peer *p, const struct shm_ctl_msg *msg);
 
-/* abi/foreign_memory.c */
-int shm_rings_check_limit(void); /* 0, or -EFBIG and said: no peer could be connected to */
+/* memory.c */
+int shm_rings_check_limit(void); /* 0, or -EFBIG and logged: no peer could be connected to */
 int shm_rings_create(struct shm_ep *ep, uint32_t size, int *fd); /* of that size, or smaller */
 int shm_rings_attach(struct shm_ep *ep, uint64_t size, int fd);
 int shm_inbox_attach(int fd, struct shm_inbox **out);
 
 /* control.c; helper */
 int shm_ctl_send(int fd, const struct shm_ctl_msg *msg, const int *fds, unsigned nfds);
-/* Bytes received (0 = hang-up) or -errno; descriptors that came along are the caller's. */
+/* Bytes received (0 = hang-up) or -errno.  The caller owns the received descriptors. */
 ssize_t shm_ctl_recv(int fd, struct shm_ctl_msg *msg, int fds[OS_PASS_MAX], unsigned *nfds);
-/* Now or not at all: 0, -EAGAIN (earlier packets wait already), or -errno of the socket. */
+/*
+ * Sends now or not at all: 0, -EAGAIN (no room, or earlier packets wait), or -errno of the socket.
+ */
 int shm_ctl_try(struct shm_peer *p, const struct shm_ctl_msg *msg, const int *fds, unsigned nfds);
-/* Now or as soon as there is room: 0, or -errno if it would be lost and the control socket has to go. */
+/*
+ * Sends now or when there is room: 0, or -errno if the packet is lost and the control socket must
+ * be closed.
+ */
 int shm_ctl_queue(struct shm_peer *p, const struct shm_ctl_msg *msg);
-int shm_ctl_flush(struct shm_peer *p); /* there is room: 0 or -errno as above */
+int shm_ctl_flush(struct shm_peer *p); /* when there is room: 0 or -errno as above */
 void shm_ctl_drop(struct shm_peer *p);
 
 #endif

@@ -1,27 +1,37 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * wake.c - who looks at which ring, and who has to be woken.
+ * wake.c - which rings are polled, and which thread of a peer has to be woken.
  *
- * A receiver looks at its few hot rings directly.  A ring that is not looked at says so (need_bell): its sender sets the
- * connection's bit in the receiver's inbox, and wakes whoever `attention` names, the leader or the helper,
- * through a pipe.  Whoever has woken changes attention to LAZY (claims it), so that one wake-up is sent, not many:
- * *has*, since a process may be stopped or killed at any instruction, and between a claim and the wake-up it would leave the
- * receiver asleep with a sign at its door that says otherwise.  Each announcement has a number, so that a claim that
- * comes late, when the receiver has been awake and gone to sleep again, fails.
+ * A receiver polls its few hot rings.  A ring that is not polled says so (need_bell): its sender
+ * sets the connection's bit in the receiver's inbox.  The sender then wakes the thread that
+ * `attention` names, the leader or the helper, through a pipe.  After the wake-up the sender
+ * changes attention to LAZY (it *claims* attention), so that one wake-up is sent, not many.  The
+ * claim comes after the wake-up, because a process may be stopped or killed at any instruction.  If
+ * it were killed between a claim and the wake-up, the receiver would sleep while its attention says
+ * that it is awake.  Each announcement of attention has a number.  So a late claim fails, which
+ * comes when the receiver has woken up and gone to sleep again.
  *
- * Both sides publish, then fence, then look at what the other published: either the sender sees that it has to ring, or
- * the receiver sees the message when it looks once more before it sleeps.
+ * Both sides publish, then fence, then read what the other side has published.  So either the
+ * sender sees that it has to ring, or the receiver sees the message when it checks once more before
+ * it sleeps.
  */
 #include <string.h>
 #include <sys/mman.h>
 
 #include "engine/transport/shm/shm.h"
 
-#define CATCH_UP_DEPTH 8 /* sockets that have changed hands so often since somebody looked; a limit for the stack */
+/*
+ * How often a socket may have moved to another process before its messages are received.  Limits
+ * the use of the stack.
+ */
+#define CATCH_UP_DEPTH 8
 
 /* ---- sending side ---- */
 
-/* In this thread's table; a program's thread that has none yet takes what the helper has given. -1: there is none. */
+/*
+ * The number of the pipe in this thread's table.  A program's thread that has none yet takes what
+ * the helper has exported.  -1: none.
+ */
 static int wake_fd_get(struct shm_peer *p, struct shm_wake_fd *w)
 {
 	int fd = os_fd(&w->fd);
@@ -35,10 +45,13 @@ static int wake_fd_get(struct shm_peer *p, struct shm_wake_fd *w)
 bool shm_wake_fd_write(const struct shm_wake_fd *w, int fd)
 {
 	static const uint64_t one = 1;
-	/* Its process may have just ended: then nobody reads this pipe, unless we could ourselves. */
+	/*
+	 * The peer may have just ended.  Then the pipe has no reader, unless this end is open for
+	 * reading, too.
+	 */
 	ssize_t n = likely(w->has_reader) ? os_write(fd, &one, sizeof(one)) : os_write_quiet(fd, &one, sizeof(one));
 
-	return n > 0 || n == -EAGAIN; /* full of earlier wake-ups */
+	return n > 0 || n == -EAGAIN; /* EAGAIN: the pipe is full of earlier wake-ups */
 }
 
 void shm_attention_claim(struct shm_peer *p, struct shm_inbox *there, uint32_t word)
@@ -57,7 +70,8 @@ static enum wake_result peer_wake_by(struct shm_peer *p, struct shm_wake_fd *w, 
 	int fd = wake_fd_get(p, w);
 
 	if (unlikely(fd < 0)) {
-		shm_peer_defer(p, want); /* our helper has a number for it, and gives us one for the next time */
+		/* The helper has a number of the pipe, and exports it for the next time. */
+		shm_peer_defer(p, want);
 		return WAKE_LEFT;
 	}
 	return shm_wake_fd_write(w, fd) ? WAKE_SENT : WAKE_FAILED;
@@ -80,7 +94,10 @@ static void peer_wake(struct shm_ep *ep, bool service)
 	if (woken == WAKE_SENT)
 		shm_attention_claim(p, ep->there, word);
 	if (woken == WAKE_FAILED) {
-		/* It says that it is awake.  If not by us, that may be true or not: somebody else could have written it. */
+		/*
+		 * The peer's inbox says that the peer is awake.  If this process has not written
+		 * that, another process may have, and it may be wrong.
+		 */
 		if (who != RDS_ATT_LAZY || word != atomic_load_explicit(&p->woken, memory_order_relaxed))
 			shm_recheck_later(ep);
 	}
@@ -111,7 +128,10 @@ void shm_flush(struct rds_ep *rep, bool service)
 			peer_wake(ep, false);
 		}
 	}
-	/* Once per acknowledgement seen: a receiver that is between two calls need not be asked again and again. */
+	/*
+	 * Once per acknowledgement seen: a receiver that is between two calls need be asked only
+	 * once.
+	 */
 	if (unlikely(service) && ep->serviced != ep->seen_acked + 1) {
 		shm_ring_acked(rep);
 		ep->serviced = ep->seen_acked + 1;
@@ -141,9 +161,13 @@ void shm_room_made(struct shm_ep *ep)
 		return;
 	ep->answered = want;
 	atomic_store_explicit(&ep->rx->room_said, want, memory_order_release);
-	rds_fence(); /* bell_ring_peer() only looks at a bell that rings already: who takes that must find this answer */
+	/*
+	 * bell_ring_peer() does not write if the bell rings already.  The thread that answers that
+	 * bell must see room_said.
+	 */
+	rds_fence();
 	bell_ring_peer(ep);
-	peer_wake(ep, false); /* a busy sender (LAZY) is about to look by itself, or its lease ends */
+	peer_wake(ep, false); /* a busy sender (LAZY) will look by itself, or its LAZY ends */
 }
 
 static void rings_set_need_bell(struct shm *s, bool on)
@@ -190,7 +214,7 @@ bool shm_pending(struct rds_transport *t)
 	return false;
 }
 
-/* Rung by ourselves: look at it with the next round. */
+/* Rings the own bell: the next round looks at this ring. */
 void shm_bell_ring_own(struct shm_ep *ep)
 {
 	struct shm *s = &rds_shm;
@@ -199,7 +223,10 @@ void shm_bell_ring_own(struct shm_ep *ep)
 	atomic_fetch_or(&s->inbox->summary, 1ull << (ep->bell_here / 64));
 }
 
-/* The ring is in use: look at it without being told. The one that was hot longest has to ring again. */
+/*
+ * The ring is in use, so it is polled from now on.  If all places are taken, the sender of the ring
+ * that was hot longest has to ring its bell again.
+ */
 static void ring_make_hot(struct shm *s, struct shm_ep *ep)
 {
 	struct shm_ep *old;
@@ -213,9 +240,10 @@ static void ring_make_hot(struct shm *s, struct shm_ep *ep)
 		old->hot = false;
 		atomic_store(&old->rx->need_bell, 1);
 		rds_fence();
-		shm_ring_drain(old); /* what it published before it saw that */
+		/* messages that its sender published before it saw need_bell */
+		shm_ring_drain(old);
 		if (unlikely(ring_leftover(old)))
-			shm_bell_ring_own(old); /* no memory for what waits there: offered again */
+			shm_bell_ring_own(old); /* no memory: they are offered again */
 	}
 	ep->hot = true;
 	s->hot[s->nhot++] = ep;
@@ -235,7 +263,10 @@ static void ring_make_cold(struct shm *s, struct shm_ep *ep)
 	ep->hot = false;
 }
 
-/* A bell may ring for a message as well.  An answer is reported even if somebody has wished again since. */
+/*
+ * Has the peer answered a request for room?  A bell rings for messages, too.  An answer is reported
+ * even if another request has been made since.
+ */
 static bool ring_room_came(struct shm_ep *ep)
 {
 	uint32_t said = atomic_load_explicit(&ep->tx->room_said, memory_order_acquire);
@@ -273,7 +304,11 @@ static bool bells_answer(struct shm *s)
 
 		groups &= groups - 1;
 		bits = atomic_exchange(&s->inbox->words[g], 0);
-		rds_fence(); /* who still saw his bit had published before it, and does not ring again */
+		/*
+		 * A sender that has still seen its bit set does not ring again: its message was
+		 * published before that.
+		 */
+		rds_fence();
 		while (bits) {
 			moved |= bell_answer(s, g * 64 + (unsigned)__builtin_ctzll(bits));
 			bits &= bits - 1;
@@ -292,7 +327,10 @@ bool shm_progress(struct rds_transport *t)
 		const struct shm_ep *ep = s->hot[i];
 		const unsigned char *next = ep->rx_data + (ep->read & (ep->size - 1));
 
-		/* The next record travels together with the index that announces it, not after it. */
+		/*
+		 * The next record is loaded together with the index that announces it, not after
+		 * it.
+		 */
 		__builtin_prefetch(next);
 		__builtin_prefetch(next + SHM_LINE);
 		moved |= shm_ring_drain(s->hot[i]);
@@ -305,7 +343,8 @@ bool shm_progress(struct rds_transport *t)
 }
 
 /*
- * One of the messages that it finds may ask for the same.  What has hung up by now has been received (shm_ep_down()).
+ * A message that is received here may cause another catch-up (CATCH_UP_DEPTH).  Messages of peers
+ * that have hung up by now have been received already (shm_ep_down()).
  */
 void shm_catch_up(struct rds_transport *t)
 {
@@ -407,7 +446,7 @@ void shm_inbox_close(void)
 	struct shm_inbox *inbox;
 
 	os_close_slot(&rds_shm.inbox_fd);
-	rx_lock(); /* a thread that polls an unbound socket may be looking at it */
+	rx_lock(); /* a thread that polls an unbound socket may be reading the inbox */
 	inbox = rds_shm.inbox;
 	rds_shm.inbox = NULL;
 	rx_unlock();

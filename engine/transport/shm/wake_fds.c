@@ -1,20 +1,25 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * wake_fds.c - the pipes that wake peers, in two descriptor tables (helper/fd_exchange.h).
+ * wake_fds.c - the pipes that wake peers, in both descriptor tables (helper/fd_exchange.h).
  *
- * They come with a peer's HELLO, to the helper.  A program's thread that wants to wake a peer for the first time has no number for
- * it: it leaves that to the helper, which wakes the peer and gives the numbers, and from the next time on the thread does
- * it directly.  So peers that the program never wakes, a thousand idle ones say, take nothing of its descriptors.  With no number
- * free in the program's table it goes on through the helper.
+ * The helper receives them with a peer's HELLO.  A program's thread that wants to wake a peer for
+ * the first time has no numbers of the pipes.  It defers the wake-up to the helper, which wakes the
+ * peer and exports the pipes.  From then on the thread wakes the peer directly.  So peers that the
+ * program never wakes, for example a thousand idle ones, take none of its descriptors.  If no
+ * number is free in the program's table, all wake-ups go through the helper.
  *
- * A peer's structure lives until the helper has buried it and the program's side has closed its numbers (`fds_close_call`).
+ * A peer's structure is freed after the helper has declared the peer dead and the program's side
+ * has closed its numbers (`fds_close_call`).
  */
 #include <fcntl.h>
 #include <string.h>
 
 #include "engine/transport/shm/shm.h"
 
-/* Less and less often if the program cannot take them. */
+/*
+ * Exports at the first, second, fourth, eighth ... call: the program may be unable to take the
+ * pipes.
+ */
 static void wake_fds_export(struct shm_peer *p)
 {
 	int fds[2] = {os_fd(&p->leader.fd), os_fd(&p->helper.fd)};
@@ -55,7 +60,7 @@ void shm_peer_defer(struct shm_peer *p, unsigned what)
 	rds_helper_defer(&p->deferred_call);
 }
 
-/* Program's thread, under the mark of rds_fd_exchange_take(). */
+/* Program's thread, out of rds_fd_exchange_take(): one thread at a time. */
 unsigned rds_shm_wake_fds_import(void *arg, int *fds, unsigned nfds)
 {
 	struct shm_peer *p = arg;
@@ -69,14 +74,14 @@ unsigned rds_shm_wake_fds_import(void *arg, int *fds, unsigned nfds)
 	return wanted ? 2 : 0;
 }
 
-/* Program's thread, the last that its side knows of the peer. */
+/* Program's thread: the last access of the program's side to the peer's structure. */
 static void wake_fds_close_program(struct rds_deferred_call *c)
 {
 	struct shm_peer *p = container_of(c, struct shm_peer, fds_close_call);
 
 	os_close_slot(&p->leader.fd.n[0]);
 	os_close_slot(&p->helper.fd.n[0]);
-	atomic_store(&p->program_closed, true); /* from here on it may be freed */
+	atomic_store(&p->program_closed, true); /* from here on p may be freed */
 }
 
 void shm_peer_init(struct shm_peer *p)
