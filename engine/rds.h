@@ -246,8 +246,7 @@ extern _Atomic bool rds_share_possible;
  * True if rds_share_possible is set, or if there are children: a bare system call may have made
  * one.  May be called at any time.
  */
-bool rds_share_is_possible(
-	void);
+bool rds_share_is_possible(void);
 /*
  * Sets rds_share_possible, and gives the process the helper that shared sockets need.  Waits for
  * `control` for a bounded time only.
@@ -257,8 +256,7 @@ void rds_share_begin(void);
  * The same, if the helper already runs.  Never starts it: starting a thread needs malloc(), which
  * this thread may have interrupted.
  */
-void rds_share_begin_now(
-	void);
+void rds_share_begin_now(void);
 /*
  * This process stops owning its sockets (all, or those that are `wanted`; control is held for the
  * callback), so that other processes with descriptors of them can take over.  Returns how many.
@@ -270,8 +268,7 @@ unsigned rds_handoff_out(bool (*wanted)(struct rds_sock *sk));
  * All sockets, from _exit().  Does nothing if a lock is not available in time.  interrupted: the
  * lock may be held by a call that this thread has interrupted, so the wait is short.
  */
-void rds_handoff_out_now(
-	bool interrupted);
+void rds_handoff_out_now(bool interrupted);
 void rds_handoff_cancel(void);
 /* True while the socket is being handed off, or after that, until it is taken back. */
 bool rds_handoff_is_under_way(struct rds_sock *sk);
@@ -290,8 +287,7 @@ bool rds_handoff_unbound_any(void); /* Can there be such sockets? */
  * True: the socket is handed off, and rds_hook_handed_off() was told that it belongs to another
  * process from now on.
  */
-bool rds_handoff_unbound_out(
-	int fd);
+bool rds_handoff_unbound_out(int fd);
 extern void (*rds_hook_handed_off)(struct rds_sock *sk);
 /*
  * This process still has descriptors of handed-off sockets.  rds_handoff_unbound_clear() closes

@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 enum check_verdict {
-	CHECK_OK,      /* the loader will take the library */
+	CHECK_OK, /* the loader will take the library */
 	/* the loader will, but part of the program may not use it; `why` says which */
 	CHECK_PARTLY,
 	CHECK_NO,      /* the loader cannot; `why` says the cause and what could be done */

@@ -20,7 +20,7 @@ struct elf_facts {
 	bool big_endian;
 	/* Has a dynamic section: linked by the loader, or by the start-up code of a static PIE. */
 	bool dynamic;
-	bool go;	   /* made by the Go toolchain */
+	bool go; /* made by the Go toolchain */
 	/*
 	 * Dynamic loader of an ELF file (empty: none, a static program), or the program of the #!
 	 * line.

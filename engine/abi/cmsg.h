@@ -15,13 +15,13 @@
 
 /* bits of rds_cmsg_summary.present, as sections 4.1 and 9.4 distinguish them */
 enum rds_cmsg_kind {
-		     RDS_HAS_ARGS = 1,
-		     RDS_HAS_DEST = 2,
-		     RDS_HAS_MAP = 4,
-		     RDS_HAS_ATOMIC = 8,
-		     RDS_HAS_ZCOPY = 16,
-		     RDS_HAS_ASYNC = 32,
-		     RDS_NAMES_MEMORY = RDS_HAS_ARGS | RDS_HAS_ATOMIC | RDS_HAS_MAP,
+	RDS_HAS_ARGS = 1,
+	RDS_HAS_DEST = 2,
+	RDS_HAS_MAP = 4,
+	RDS_HAS_ATOMIC = 8,
+	RDS_HAS_ZCOPY = 16,
+	RDS_HAS_ASYNC = 32,
+	RDS_NAMES_MEMORY = RDS_HAS_ARGS | RDS_HAS_ATOMIC | RDS_HAS_MAP,
 };
 
 /* The walk. */

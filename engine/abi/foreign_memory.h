@@ -58,7 +58,7 @@ bool rds_foreign_memory_fd_is(int fd, int pid);
 struct rds_caller {
 	struct rds_foreign_memory *memory;
 	int pid;
-	uint32_t *made;	/* out: the key of the region that the call has made */
+	uint32_t *made; /* out: the key of the region that the call has made */
 	/* fault: an address was bad.  word: the word in question can be written. */
 	bool fault, word;
 	bool no_pin;	/* it may not lock any memory */

@@ -122,7 +122,7 @@ ABI_AT(atomic_short, flags, 40);
 ABI_AT(atomic_short, user_token, 48);
 
 #define BARRIER_A0_DONTWAIT 0x40 /* MSG_DONTWAIT */
-#define LOWEST_POINTER 65536 /* no mapping is below (vm.mmap_min_addr), no flag is above */
+#define LOWEST_POINTER 65536	 /* no mapping is below (vm.mmap_min_addr), no flag is above */
 
 /* ---- proofs of the process's age ---- */
 

@@ -18,6 +18,6 @@ bool rds_call_check_hangup(struct rds_sock *sk);
 void rds_call_close_last(struct rds_sock *sk);
 /* Another process owns it: what is left of it here ends. */
 void rds_call_close_handed_off(struct rds_sock *sk);
-void rds_call_discard(struct rds_sock *sk);	     /* It was made, and never listed. */
+void rds_call_discard(struct rds_sock *sk); /* It was made, and never listed. */
 
 #endif

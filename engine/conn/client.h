@@ -53,7 +53,7 @@ struct rds_conn_client {
 	void (*queue_drop_aborted)(struct rds_conn *conn);
 	/* called before any other message goes out */
 	void (*answers_flush)(struct rds_conn *conn);
-	void (*advertise)(struct rds_conn *conn);	   /* sends the keys of conn->nadvertise */
+	void (*advertise)(struct rds_conn *conn); /* sends the keys of conn->nadvertise */
 
 	/* ---- the end of a message is reported to its sender; tx held ---- */
 	/* RDS_REPORT_END is set before the call and cleared by it. */

@@ -20,7 +20,7 @@ enum rds_conn_state {
 };
 
 enum rds_conn_kind {
-	RDS_CONN_LOOP,	   /* this process */
+	RDS_CONN_LOOP, /* this process */
 	/* another process, of this host or of another one (id.peer_slot RDS_SLOT_REMOTE) */
 	RDS_CONN_PEER,
 	/*
@@ -88,8 +88,7 @@ struct rds_queue_item {
 	 * The operation that this is a piece of, or the operations that this message goes with
 	 * (rdma/rdma.h); a reference each.
 	 */
-	struct rds_op *
-		op;
+	struct rds_op *op;
 	struct rds_conn *answers; /* an answer on this connection, counted in its answer_bytes */
 	/*
 	 * piece: data holds the header only; the other bytes are the program's memory from here on
@@ -153,7 +152,7 @@ struct rds_conn_history {
 
 struct rds_conn {
 	struct rds_conn *hash_next, *next, *next_free;
-	struct rds_conn *mirror; /* loop: the connection of the other direction */
+	struct rds_conn *mirror;   /* loop: the connection of the other direction */
 	struct rds_conn *map_next; /* list of the connections with the same local address (rx) */
 	struct rds_conn_id id;
 	enum rds_conn_kind kind;
@@ -215,7 +214,7 @@ struct rds_conn {
 	uint64_t st_queued, st_bytes;
 	bool busy; /* on the list of connections that may hold messages (send_queue.c) */
 	struct rds_conn *busy_next;
-	bool impatient;	  /* tx: while messages wait in the queue, senders do not wait for room */
+	bool impatient; /* tx: while messages wait in the queue, senders do not wait for room */
 	/* a sender waits for the endpoint's room, even if no message is kept here */
 	bool room_sought;
 
@@ -235,7 +234,7 @@ struct rds_conn {
 	uint64_t reading;
 	/* bytes of our memory that the peer is to take (written under rx) */
 	_Atomic uint64_t lending;
-	uint64_t lent;		  /* number of the last piece that lends memory (tx) */
+	uint64_t lent; /* number of the last piece that lends memory (tx) */
 	/* Unsent answers to the peer's operations; counted, so that a look needs no rx. */
 	struct rds_queue_item *answers, **answers_tail;
 	/* ... of these, and of answers in the queue, to pings and of port_moved.c as well */
@@ -297,7 +296,7 @@ struct rds_conn *rds_conn_get(enum rds_conn_kind kind, const struct rds_conn_id 
 struct rds_conn *rds_conn_find(enum rds_conn_kind kind, const struct rds_conn_id *id);
 struct rds_conn *rds_conn_get_locked(enum rds_conn_kind kind, const struct rds_conn_id *id, int *err);
 bool rds_conn_start_locked(struct rds_conn *conn);
-void rds_conn_backoff(struct rds_conn *conn); /* helper: schedule the next attempt */
+void rds_conn_backoff(struct rds_conn *conn);  /* helper: schedule the next attempt */
 void rds_conn_start(struct rds_conn *conn);    /* no lock held: DOWN -> CONNECTING */
 void rds_conn_retry_later(struct rds_conn *conn); /* helper: DOWN -> CONNECTING, after a while */
 void rds_conn_each(void (*fn)(struct rds_conn *conn, void *arg), void *arg);
@@ -324,7 +323,7 @@ void rds_conn_work_forget(void); /* forked child */
 /* unsent.c */
 /* messages that would be lost if the process ended now; no lock held */
 unsigned rds_conn_unsent(void);
-int rds_conn_unsent_now(void);	/* the same; -1 if a lock is held just now */
+int rds_conn_unsent_now(void); /* the same; -1 if a lock is held just now */
 
 /* receive.c */
 enum rds_rx_verdict rds_conn_receive(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx);
@@ -429,8 +428,7 @@ enum rds_rx_verdict rds_conn_redirect_recv(struct rds_conn *conn, const struct r
  * tx: number of unacknowledged redirects that refused a message, which the peer has to send
  * elsewhere
  */
-unsigned rds_conn_redirect_owed(
-	const struct rds_conn *conn);
+unsigned rds_conn_redirect_owed(const struct rds_conn *conn);
 void rds_conn_redirect_send(struct rds_conn *conn); /* tx: send the redirects */
 /* no lock held: carry out the redirects that were received */
 void rds_conn_redirect_run(struct rds_conn *conn);
@@ -528,8 +526,7 @@ unsigned rds_queue_count_redirects(const struct rds_conn *conn);
 struct rds_queue_item *rds_queue_take_unsent(struct rds_conn *conn);
 /* The same for messages of that socket only; appends them to the list, with their destinations. */
 void rds_queue_take_handoff(struct rds_conn *conn, struct rds_sock *sk, struct rds_queue_item **list);
-bool rds_queue_has_port(const struct rds_conn *conn,
-			uint16_t port); /* is a socket's message to that port kept here? */
+bool rds_queue_has_port(const struct rds_conn *conn, uint16_t port); /* is a socket's message to that port kept here? */
 void rds_queue_cancel(struct rds_conn *conn, struct rds_sock *sk, const struct rds_addr *dst);
 /*
  * For requeue.c.  copy: a copy of a message of that endpoint, to be sent again; NULL: no memory.
@@ -562,7 +559,7 @@ struct rds_conn_outgoing {
 	const struct rds_sock_dst *to; /* a socket's message; NULL: of no socket */
 	struct rds_op *ops; /* the operations that it goes with, sent before it */
 	bool answer;	    /* counted in answer_bytes if it is queued */
-	bool may_wait; /* without room in the endpoint: -EAGAIN instead of a copy in the queue */
+	bool may_wait;	    /* without room in the endpoint: -EAGAIN instead of a copy in the queue */
 };
 int rds_conn_xmit(struct rds_conn *conn,
 		  /* tx held: send now or queue; 0, -ENOMEM, -EAGAIN */
@@ -581,8 +578,7 @@ struct rds_cong_map {
 	struct rds_conn *conns; /* local map: connections that get it */
 	_Atomic uint64_t words[RDS_CONG_MAP_BYTES / 8];
 };
-struct rds_cong_map *rds_cong_map_find(
-	const struct in6_addr *addr); /* NULL: no socket of ours was ever bound to it */
+struct rds_cong_map *rds_cong_map_find(const struct in6_addr *addr); /* NULL: no socket of ours was ever bound to it */
 /*
  * Ports that the peer last reported as congested, modulo 64: for sleepers, when the peer is gone.
  */

@@ -18,7 +18,7 @@ struct rds_inc {
 	struct rds_inc *next; /* socket's queue, or free list */
 	struct in6_addr saddr;
 	uint16_t sport;
-	uint8_t tos; /* of the connection that brought it */
+	uint8_t tos;	 /* of the connection that brought it */
 	uint64_t cookie; /* RDS_CMSG_RDMA_DEST; 0: none */
 	uint32_t len;
 	uint64_t seq;

@@ -13,8 +13,8 @@
 
 enum rds_route_port_state {
 	RDS_PORT_UNKNOWN,
-	RDS_PORT_ASKED,	 /* the answer is outstanding */
-	RDS_PORT_FOUND,	 /* a process has it */
+	RDS_PORT_ASKED, /* the answer is outstanding */
+	RDS_PORT_FOUND, /* a process has it */
 	/* no process had it when the host was asked; not asked again for a while */
 	RDS_PORT_ABSENT,
 };

@@ -83,8 +83,7 @@ static enum rds_rx_verdict receive_dispatch(struct rds_conn *conn, struct rds_ep
 	if (unlikely(atomic_load_explicit(&sk->accepts_nothing, memory_order_relaxed)) ||
 	    (unlikely(atomic_load_explicit(&conn->nredirects_out, memory_order_relaxed)) &&
 	     rds_conn_redirect_covers(conn, &rx->hdr)))
-		return rds_conn_redirect_late(
-			conn, &rx->hdr);
+		return rds_conn_redirect_late(conn, &rx->hdr);
 	inc = rds_inc_new(conn, ep, rx);
 	if (unlikely(!inc)) {
 		rds_error("out of memory for a message of %u bytes: its sender has to wait", rx->hdr.len);

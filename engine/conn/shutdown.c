@@ -320,7 +320,7 @@ void rds_conn_down(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 		rds_conn_history_unreachable(conn, why);
 	if (crossing && conn->backoff_ms < 16)
 		conn->backoff_ms = 16; /* the peer's own attempt is under way: give it time */
-	if (why == -EPROTO) /* protocol error: no hurry with such a peer */
+	if (why == -EPROTO)	       /* protocol error: no hurry with such a peer */
 		conn->backoff_ms = (uint64_t)rds_options()->reconnect_max_ms;
 	rds_conn_retry_later(conn);
 }

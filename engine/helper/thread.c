@@ -66,7 +66,7 @@ static struct {
 	struct rds_timer *timers; /* by due time */
 	/* timers_lock: the first timer when the helper last slept, UINT64_MAX none */
 	uint64_t sleep_until;
-	uint64_t rings_at;	  /* timers_lock: when the clock expires, UINT64_MAX never */
+	uint64_t rings_at; /* timers_lock: when the clock expires, UINT64_MAX never */
 	/* the program's table is gone: checks whether the program lives */
 	struct rds_timer gone;
 	unsigned looks;

@@ -107,7 +107,7 @@ struct reg_sock {
 	_Atomic uint32_t proc; /* slot of the owner */
 	_Atomic int32_t pid;
 	_Atomic int32_t transport;
-	_Atomic uint32_t moved;	    /* it has had another owner before */
+	_Atomic uint32_t moved; /* it has had another owner before */
 	/* for snapshots, like the words below, whose cache line is full */
 	_Atomic uint32_t congested;
 	/* Only snapshots read this part. */
@@ -144,8 +144,7 @@ struct reg_area {
 	_Alignas(64) _Atomic uint64_t dead[RDS_STATS]; /* counted by processes that have ended */
 	struct reg_fold fold;
 	/* 0 or REG_PROC_USED; written last when a slot is taken, first when it is freed */
-	_Alignas(64) _Atomic uint32_t
-		state[REG_PROCS];
+	_Alignas(64) _Atomic uint32_t state[REG_PROCS];
 	_Alignas(4096) _Atomic uint32_t bucket[REG_BUCKETS];
 	_Alignas(4096) struct reg_sock sock[REG_SOCKS];
 };

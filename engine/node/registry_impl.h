@@ -23,8 +23,7 @@ struct reg_view {
 	 * Number of mapped socket entries that have memory behind them; no other entry may be
 	 * touched. 0: do not read the area either.
 	 */
-	_Atomic uint32_t
-		usable;
+	_Atomic uint32_t usable;
 };
 
 struct registry {
@@ -152,8 +151,7 @@ uint32_t reg_area_entries(struct registry *reg, unsigned area);
  */
 int reg_area_take_over(struct registry *reg);
 /* With the byte held: completes the area that the term names. -EAGAIN: it is not ours any more. */
-int reg_area_copy(
-	struct registry *reg);
+int reg_area_copy(struct registry *reg);
 
 /* ---- bindings.c ---- */
 void reg_table_rebuild(struct registry *reg);				/* locked */
@@ -172,8 +170,7 @@ uint16_t reg_table_unused_port(struct reg_view *v, struct reg_key key, uint16_t 
 /* The entry of a number that registry_sock_add() returned, or NULL if damage has removed it. */
 struct reg_sock *reg_sock_own(struct registry *reg, struct reg_view *v, uint32_t idx);
 /* locked: reg_table_find() that repairs damage */
-uint32_t reg_table_find_repaired(
-	struct registry *reg, const struct reg_key *key);
+uint32_t reg_table_find_repaired(struct registry *reg, const struct reg_key *key);
 struct reg_key reg_key_make(const struct in6_addr *addr, uint16_t port, uint32_t scope);
 
 /* ---- process.c ---- */

@@ -220,7 +220,7 @@ struct rds_share_request {
 	uint32_t name_len, control_len, data_len; /* in this packet */
 	/* bytes in the memfd that comes with it, instead of data */
 	uint32_t big;
-	uint32_t room, control_room;		  /* for the reply */
+	uint32_t room, control_room; /* for the reply */
 	uint64_t total; /* SEND: length of the message if its bytes are not here (far too long) */
 	/*
 	 * A call that names memory (struct rds_caller in abi/foreign_memory.h). fault, of RECV: the
@@ -274,8 +274,7 @@ void rds_node_name_bind(int standin, struct rds_procid *name); /* gives it a fre
 /* is that a stand-in, of any process? */
 bool rds_node_name_read(int fd, struct rds_procid *name);
 /* is that the other end of the stand-in of that name? */
-bool rds_node_name_is_peer(int pair,
-			   const struct rds_procid *name);
+bool rds_node_name_is_peer(int pair, const struct rds_procid *name);
 bool rds_node_name_exists(const struct rds_procid *name); /* some copy of it is still open */
 
 /*

@@ -118,7 +118,7 @@ void rds_progress_exit_now(bool interrupted)
 		if (n > 0)
 			looked = now;
 		if (now >= until || (interrupted && now - looked > rds_patience_ns(RDS_PATIENCE_EXIT_LOCK)))
-			break; /* no look for so long: the interrupted call itself has the lock */
+			break;			  /* no look for so long: the interrupted call itself has the lock */
 		atomic_store(&linger_asks, true); /* asking takes locks, too, so the helper asks */
 		rds_helper_kick();
 		os_syscall(SYS_nanosleep, (long)&pause, 0, 0, 0, 0, 0);
@@ -126,8 +126,7 @@ void rds_progress_exit_now(bool interrupted)
 		 * many processes that end at once must leave the processor to the receivers of
 		 * their messages
 		 */
-		if (pause.tv_nsec <
-		    EXIT_NAP_MOST_NS)
+		if (pause.tv_nsec < EXIT_NAP_MOST_NS)
 			pause.tv_nsec *= 2;
 	}
 	if (n > 0)

@@ -34,8 +34,7 @@ void rds_progress_forget(void);
 /* rx held: tell the transports which thread receives now */
 void rds_progress_attention_update(void);
 /* rx held: tell the transports again: a request was used up, or one is new */
-void rds_progress_attention_renew(
-	void);
+void rds_progress_attention_renew(void);
 bool rds_progress_round_locked(void); /* rx held: one round of receiving */
 void rds_progress_relieve(bool now);
 void rds_progress_pressure(void);     /* rx held */
@@ -44,8 +43,7 @@ bool rds_progress_has_pressure(void); /* rx held */
  * rx not held: transport/shm/wake.c is about to wake a peer whose answer this thread has always
  * waited for
  */
-void rds_progress_answer_expected(
-	void);
+void rds_progress_answer_expected(void);
 void rds_progress_call_made(void);	  /* rx held: a call looked for input without waiting */
 void rds_progress_spin_enter(void);	  /* rx held: this thread starts to spin */
 void rds_progress_spin_leave(bool found); /* rx held */

@@ -20,7 +20,7 @@ struct rds_wait {
 	_Atomic uint32_t lent;
 	/* helper: posted before the descriptor had arrived */
 	bool owed;
-	_Atomic bool armed;			 /* asleep or about to sleep: has to be posted */
+	_Atomic bool armed; /* asleep or about to sleep: has to be posted */
 	/* the variable with the descriptor that it sleeps on */
 	_Atomic(_Atomic int *) sleep_slot;
 	/* list of the waits for a transport's room (wait) */
@@ -28,7 +28,7 @@ struct rds_wait {
 	/* generation of the awaited event (RDS_WAIT_CONG, RDS_WAIT_ROOM) before the last look */
 	uint64_t gen;
 	_Atomic bool leader, follower; /* written under rx, before armed */
-	bool relayed; /* the leader, on rds_helper_leader.relay_fd (guarded like leader) */
+	bool relayed;		       /* the leader, on rds_helper_leader.relay_fd (guarded like leader) */
 	bool linked, polling, spinning, yielding, spun, slept;
 	bool consumed;	/* the post that ended the sleep has been read */
 	bool congested; /* counted in cong_blocked of its socket */

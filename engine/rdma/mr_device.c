@@ -26,7 +26,7 @@
 
 #define SHOW_EXTRA 16384u /* the cost of telling a peer, as bytes that could be copied instead */
 #define SETTLE_SPIN_NS 200000u
-#define TELL_MOST 64u	  /* peers that are told of one region */
+#define TELL_MOST 64u /* peers that are told of one region */
 
 struct rds_mr_advert {
 	struct rds_mr_advert *mr_next, **mr_prev;

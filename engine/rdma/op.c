@@ -173,7 +173,7 @@ static void op_end_once(struct rds_op *op, int status)
 	rds_op_fetch_end(op, false);
 	op_device_uncount(op);
 	op->blocked_in = NULL; /* the flush sets it again, if the message still has to wait */
-	if (op->refs > 1) { /* queued parts of it may block others */
+	if (op->refs > 1) {    /* queued parts of it may block others */
 		op->conn->want_flush = true;
 		rds_conn_work_add(op->conn);
 	}

@@ -16,8 +16,8 @@
  * An operation that cannot go by the device goes by the engine, always.  What one side knows of the
  * other ends with the endpoint.
  */
-#ifndef ENGINE_NATIVE_H
-#define ENGINE_NATIVE_H
+#ifndef ENGINE_RDMA_OP_DEVICE_H
+#define ENGINE_RDMA_OP_DEVICE_H
 
 #include "engine/rdma/mr.h"
 #include "engine/rdma/rdma.h"

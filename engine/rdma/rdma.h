@@ -48,9 +48,9 @@ struct rds_op {
 	/* rx */
 	bool started, over, done;
 	bool by_device; /* a device carries it out */
-	bool alone;    /* no message follows it */
-	bool fence;    /* its message waits until this read is over, as the program asked for */
-	bool reading;  /* counted in conn->reading: the peer is to answer with data */
+	bool alone;	/* no message follows it */
+	bool fence;	/* its message waits until this read is over, as the program asked for */
+	bool reading;	/* counted in conn->reading: the peer is to answer with data */
 	/* the peer may take its bytes from our memory (counted in conn->lending) */
 	bool fetch_offered;
 	/*
@@ -58,7 +58,7 @@ struct rds_op {
 	 * one, the bytes belong to the program again, and the peer must not use them.
 	 */
 	_Atomic uint64_t fetch_word;
-	int status;	   /* RDS_RDMA_*, once it is over */
+	int status;    /* RDS_RDMA_*, once it is over */
 	unsigned refs; /* pieces and messages that wait; one until it is done; its report */
 	/* programs that use RDS_BARRIER (barrier.c; rx) */
 	bool has_id;
@@ -70,18 +70,18 @@ struct rds_op {
 	bool overtaken;
 	/* its message waits in the queue of this connection */
 	struct rds_conn *blocked_in;
-	struct rds_op *order_next, **order_prev;       /* in sk->ordered_ops, until it is freed */
+	struct rds_op *order_next, **order_prev; /* in sk->ordered_ops, until it is freed */
 	/* reports of a message's own end (async_send.c) */
 	bool async_only;   /* stands for the message alone: there is no operation */
 	bool with_message; /* an operation: reported with its message, if it is done by then */
-	bool listed;	 /* in sk->async_sends: only the end of the message is to come */
-	bool arrived;	 /* an operation: its message was acknowledged before it was over */
+	bool listed;	   /* in sk->async_sends: only the end of the message is to come */
+	bool arrived;	   /* an operation: its message was acknowledged before it was over */
 	/*
 	 * It was not over when the connection broke.  If the message has arrived, the operation has
 	 * succeeded.
 	 */
 	bool unsure;
-	bool aborted;	 /* dropped when the connection comes up again, unless the peer has it */
+	bool aborted; /* dropped when the connection comes up again, unless the peer has it */
 	/*
 	 * It has failed, or is about to, and the program has not read that yet.  Sends to the
 	 * address `to` are refused.
@@ -110,8 +110,8 @@ struct rds_rdma_send {
 	bool asks;	    /* the peer's engine has to answer (calls/send.c) */
 	bool at_once;	    /* and that is much work for it */
 	struct rds_op *async; /* reports the end of the message itself */
-	uint64_t cookie;    /* to be delivered to the receiver; 0: none */
-	uint64_t made;	    /* cookie of a region that this call has made; 0: none */
+	uint64_t cookie;      /* to be delivered to the receiver; 0: none */
+	uint64_t made;	      /* cookie of a region that this call has made; 0: none */
 	uint32_t used_rkey; /* RDS_EXTHDR_RDMA; 0: none */
 };
 
@@ -134,8 +134,7 @@ void rds_op_async_end(struct rds_queue_unacked *u, int status);
 /*
  * As rds_ops_handoff(), for messages that are not handed off: their outcome is unknown.  rx held.
  */
-void rds_op_async_handoff(
-	struct rds_sock *sk);
+void rds_op_async_handoff(struct rds_sock *sk);
 /* The program has taken its notification; for any operation.  rx held. */
 void rds_op_async_reported(struct rds_op *op);
 /* It has failed, or is about to; op->to is set.  rx held. */
@@ -148,7 +147,7 @@ bool rds_op_async_aborted(const struct rds_queue_unacked *u); /* RDS_REPORT_END 
  * message.  They are not listed yet.
  */
 void rds_op_async_attach(struct rds_queue_unacked *u, struct rds_op *ops);
-void rds_op_async_defer(struct rds_op *op);	  /* Such an operation is done.  rx held. */
+void rds_op_async_defer(struct rds_op *op); /* Such an operation is done.  rx held. */
 /* The message of such an operation is not sent.  rx held. */
 void rds_op_async_detach(struct rds_op *op);
 /* For an operation that is over: is it reported to the program?  rx held. */
@@ -199,7 +198,7 @@ bool rds_op_may_send(struct rds_conn *conn, const struct rds_queue_item *q);
 void *rds_op_piece_gather(struct rds_conn *conn, struct rds_queue_item *q, bool *began);
 /* the transport had no room for it */
 void rds_op_piece_unsent(struct rds_queue_item *q, bool began);
-void rds_op_fail_unrouted(struct rds_queue_item *q);		/* there is no route for it */
+void rds_op_fail_unrouted(struct rds_queue_item *q); /* there is no route for it */
 /* it leaves the queue, sent or not */
 void rds_op_detach_queued(struct rds_queue_item *q);
 /* Sends it; it is not sent again if the connection breaks.  Returns as rds_conn_xmit_ep() does. */

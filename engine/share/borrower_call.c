@@ -267,8 +267,7 @@ int rds_borrower_getsockopt(int fd, int level, int opt, void *val, socklen_t *le
 	}
 	borrower_set_abi(&c);
 	/* calls/info.c looks at all of the buffer. */
-	c.q.has_name = val && (opt < RDS_INFO_FIRST || (int)n < 0 ||
-			       !rds_user_writable(val, n));
+	c.q.has_name = val && (opt < RDS_INFO_FIRST || (int)n < 0 || !rds_user_writable(val, n));
 	rc = borrower_call(fd, &c);
 	if (rc == -ENOSPC)
 		rds_abi_info_note_told(c.a.len);

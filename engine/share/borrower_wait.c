@@ -67,8 +67,7 @@ static enum state owner_look_state(int fd, uint64_t inode)
 
 	/* INT32_MAX: there is an owner, but its process id is not known here. */
 	if (pid > 0)
-		return pid != INT32_MAX && process_is_stopped(pid) ? STOPPED
-								   : ALIVE;
+		return pid != INT32_MAX && process_is_stopped(pid) ? STOPPED : ALIVE;
 	if (os_peer_cred(fd, &cred) && process_is_stopped(cred.pid))
 		return STOPPED;
 	return UNKNOWN;

@@ -5,8 +5,8 @@
  * An owner that ends parks its sockets (handoff_out.c). A borrower takes a parked socket over and
  * becomes its owner (handoff_in.c). The parked packet and its file: node/socket_name.h.
  */
-#ifndef ENGINE_LEAVE_H
-#define ENGINE_LEAVE_H
+#ifndef ENGINE_SHARE_HANDOFF_H
+#define ENGINE_SHARE_HANDOFF_H
 
 #include "engine/node/socket_name.h"
 #include "engine/socket/socket.h"

@@ -111,7 +111,7 @@ struct handoff_out {
 	bool awaited; /* another process waits for each socket with unsent messages, */
 	bool held;    /* but only this process can finish some of these messages */
 	unsigned along;
-	uint64_t until; /* the end of all waiting */
+	uint64_t until;		/* the end of all waiting */
 	struct rds_addr *ports; /* of the sockets that were handed off */
 	unsigned nports;
 	bool remote; /* there are peers behind devices */

@@ -19,8 +19,8 @@
  * If an owner is killed, the messages in its receive queue are lost, and so are the calls that it
  * was making for borrowers just then. What its peers still have goes to the next owner.
  */
-#ifndef ENGINE_WILL_H
-#define ENGINE_WILL_H
+#ifndef ENGINE_SHARE_LEASE_H
+#define ENGINE_SHARE_LEASE_H
 
 #include <poll.h>
 #include <stdatomic.h>

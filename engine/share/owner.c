@@ -286,8 +286,7 @@ static bool owner_try_call(struct rds_owner_channel *h, const struct rds_owner_r
 		return true;
 	}
 	rds_owner_serve(h->owner, call, &r);
-	if (r.a.result == -EBADF &&
-	    atomic_load(&h->owner->sk->handing_off)) {
+	if (r.a.result == -EBADF && atomic_load(&h->owner->sk->handing_off)) {
 		/* The call was not made: the borrower asks the next owner. */
 		rds_owner_reply_free(&r);
 		owner_channel_say(h, RDS_SHARE_RETRY, call->req.seq);

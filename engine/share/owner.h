@@ -18,10 +18,10 @@ struct rds_owner_channel {
 	_Atomic int fd;
 	struct rds_owner *owner;
 	struct rds_foreign_memory *memory; /* the borrower's (a reference); NULL: no access */
-	bool bare;	/* the borrower cannot take over: there was no lease when it attached */
-	int pid;	/* of the process that made the channel; 0: not known here */
-	uint64_t used;	/* when the channel was made, or had its last call */
-	uint64_t token; /* the borrower grants its memory with it (memory_grant.h); 0: not asked */
+	bool bare;			   /* the borrower cannot take over: there was no lease when it attached */
+	int pid;			   /* of the process that made the channel; 0: not known here */
+	uint64_t used;			   /* when the channel was made, or had its last call */
+	uint64_t token;			   /* the borrower grants its memory with it (memory_grant.h); 0: not asked */
 	struct rds_owner_channel *next;
 	/* the call that sleeps */
 	struct rds_owner_request *call;

@@ -257,8 +257,7 @@ static bool attach_is_sound(const struct rds_sock *sk, const struct rds_share_at
 	if (nfds < 2)
 		rds_warn_once("what came to share an RDS socket with was lost: raise `ulimit -n` of this process");
 	else if (nfds == 2 && hello->magic == RDS_SHARE_MAGIC && hello->version == RDS_SHARE_VERSION)
-		return fd_is_standin_of(sk, fds[1]) &&
-		       !fd_is_of_socket(sk, fds[0]); /* else no library has sent this */
+		return fd_is_standin_of(sk, fds[1]) && !fd_is_of_socket(sk, fds[0]); /* else no library has sent this */
 	else
 		rds_warn_once("a process speaks version %u of sharing RDS sockets, this one %u: give both one library",
 			      hello->version, RDS_SHARE_VERSION);

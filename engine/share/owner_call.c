@@ -226,9 +226,7 @@ static void serve_setopt(struct rds_owner *c, const struct rds_owner_request *ca
 		return;
 	}
 	if (rds_call_opt_is_local(q->level, q->opt) || (rds_abi_level_is_rds(q->level) && q->opt == RDS_BARRIER)) {
-		reply_set_error(
-			r,
-			-EPROTO);
+		reply_set_error(r, -EPROTO);
 		return; /* its value has addresses, or it may wait: not asked for in this way */
 	}
 	if (!caller_set_memory(call, rds_share_opt_names_memory(q->level, q->opt, (socklen_t)q->arg), r))
@@ -336,8 +334,7 @@ static void serve_error(struct rds_owner *c, const struct rds_owner_request *cal
 {
 	if (call->req.op == RDS_SHARE_TAKE_ERROR)
 		r->a.result = rds_sock_take_error(c->sk);
-	else if (call->req.opt <= 0 ||
-		 call->req.opt > RDS_SHARE_ERRNO)
+	else if (call->req.opt <= 0 || call->req.opt > RDS_SHARE_ERRNO)
 		reply_set_error(r, -EPROTO); /* the next owner would refuse a state with it */
 	else
 		rds_sock_set_error(c->sk, call->req.opt);

@@ -4,8 +4,8 @@
  *
  * All functions but standby_next() need standby_lock.
  */
-#ifndef ENGINE_HEIR_IMPL_H
-#define ENGINE_HEIR_IMPL_H
+#ifndef ENGINE_SHARE_STANDBY_H
+#define ENGINE_SHARE_STANDBY_H
 
 #include <pthread.h>
 

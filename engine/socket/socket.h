@@ -67,20 +67,20 @@ struct rds_sock {
 	_Atomic bool open;	  /* cleared at last close */
 	/* not open, because it is being handed off (share/handoff_out.c; written under rx) */
 	_Atomic bool handing_off;
-	bool nobodys;		  /* ... and the registry shows it as having no owner */
+	bool nobodys; /* ... and the registry shows it as having no owner */
 	/* our end of the pair has to be read again (rds_owner_look_later) */
 	_Atomic unsigned look_later;
 	/* ... and its state is saved: nothing is accepted any more (written under rx) */
 	_Atomic bool accepts_nothing;
-	struct rds_sock *next_free; /* slab (sock_slab_lock) */
+	struct rds_sock *next_free;	      /* slab (sock_slab_lock) */
 	struct rds_sock *prev_all, *next_all; /* all open sockets (control) */
-	unsigned numbers; /* descriptor numbers that the preload layer counts (control) */
+	unsigned numbers;		      /* descriptor numbers that the preload layer counts (control) */
 	struct os_fd pair;	  /* our end of it; closed under `wait` */
 	/* epoch of the helper that it was exported to (control; helper/fd_exchange.h) */
 	uint32_t exported;
 	/* the other descriptor table closes its number; holds a reference */
 	struct rds_deferred_call close_call;
-	uint64_t inode;	  /* of the application's end of the pair */
+	uint64_t inode;		/* of the application's end of the pair */
 	struct rds_procid name; /* name of that end (node/socket_name.h) */
 	uint32_t reg_idx;
 	struct rds_helper_event ev;
@@ -122,7 +122,7 @@ struct rds_sock {
 	/* receiving (rx) */
 	struct rds_sock *hash_next;
 	struct rds_inc *rx_head, **rx_tail;
-	uint64_t n_taken;	      /* messages taken by borrowers' calls */
+	uint64_t n_taken; /* messages taken by borrowers' calls */
 	/* among the sockets with input that the kernel does not show yet */
 	struct rds_sock *unseen_next;
 	bool unseen;
@@ -185,7 +185,7 @@ struct rds_sock {
 	_Atomic bool proxy_sleeps;
 	/* a packet lies in the application's end / its send buffer is filled */
 	_Atomic bool shown_in, hidden_out;
-	_Atomic uint8_t shown;		   /* number of such packets, RDS_SHOWN_MAX at most */
+	_Atomic uint8_t shown; /* number of such packets, RDS_SHOWN_MAX at most */
 };
 
 #define RDS_NO_TIMEOUT UINT64_MAX
@@ -265,8 +265,7 @@ void rds_sock_each(void (*fn)(struct rds_sock *sk, void *arg), void *arg);
 void rds_sock_each_locked(void (*fn)(struct rds_sock *sk, void *arg), void *arg);
 bool rds_sock_hung_up(struct rds_sock *sk); /* the kernel reports a hang-up */
 /* control held.  True: the helper has a number for it, in its own descriptor table */
-bool rds_sock_unlist(
-	struct rds_sock *sk);
+bool rds_sock_unlist(struct rds_sock *sk);
 /*
  * Nothing new can come to it; its sleepers look again.  exported: the result of rds_sock_unlist().
  */

@@ -27,7 +27,7 @@
 typedef struct {
 	/* the thread that may enter without the word; NULL: none */
 	_Atomic(struct rds_thread *) bias;
-	_Atomic uint32_t word;		 /* 0 free, 1 held, 2 held and another thread may sleep */
+	_Atomic uint32_t word; /* 0 free, 1 held, 2 held and another thread may sleep */
 	/*
 	 * counts exits of bias owners that found the bias withdrawn; the withdrawing thread sleeps
 	 * on it
@@ -37,7 +37,7 @@ typedef struct {
 	/* written by the holder of the word */
 	uint32_t streak, reluctance;
 	struct rds_thread *last; /* the thread that took the word last, `streak` times in a row */
-	uint64_t since;	       /* time at which the bias was given */
+	uint64_t since;		 /* time at which the bias was given */
 } rds_lock_t;
 
 #define RDS_LOCK_INIT(k)                                                                                               \

@@ -394,8 +394,7 @@ ssize_t os_pass_recv_few(int fd, void *buf, size_t len, int fds[OS_PASS_MAX], un
 			    .msg_iovlen = 1,
 			    .msg_control = u.buf,
 			    /* the kernel fills padding, too */
-			    .msg_controllen =
-				    room ? CMSG_LEN(room * sizeof(int)) : 0};
+			    .msg_controllen = room ? CMSG_LEN(room * sizeof(int)) : 0};
 	ssize_t n = os_recvmsg(fd, &mh, flags | MSG_CMSG_CLOEXEC);
 
 	*nfds = 0;
@@ -540,7 +539,7 @@ static ssize_t raw_read(int fd, void *buf, size_t len)
 static int raw_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *ts, const sigset_t *mask)
 {
 	/* the kernel writes the remaining time back */
-	struct timespec left = ts ? *ts : (struct timespec){ 0 };
+	struct timespec left = ts ? *ts : (struct timespec){0};
 
 	return (int)libc_return(sys5(SYS_ppoll, fds, n, ts ? &left : NULL, mask, KERNEL_SIGSET));
 }

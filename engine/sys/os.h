@@ -107,8 +107,7 @@ bool os_gid_is_known(gid_t gid);
 /* A SEQPACKET socket's recv() has returned 0: was that the end, rather than an empty packet? */
 bool os_recv_is_eof(int fd);
 /* Reads and discards all packets that are there, unless they are far more than we write. */
-void os_recv_discard(
-	int fd);
+void os_recv_discard(int fd);
 int os_poll(struct pollfd *fds, nfds_t n, int timeout_ms);
 int os_eventfd(unsigned init, int flags);
 int os_pipe(int fds[2], int flags);

@@ -99,8 +99,7 @@ int os_poll_eventfd_arm(struct os_poll_eventfd *r, int fd, int efd)
 		/*
 		 * It is not tried again: the kernel does not know the command, or it is forbidden.
 		 */
-		os_poll_eventfd_close(
-			r);
+		os_poll_eventfd_close(r);
 		return n < 0 ? (int)n : -ENOSYS;
 	}
 	r->set = true;

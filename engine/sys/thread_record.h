@@ -14,8 +14,8 @@
  * Records are never freed, so a stale pointer to one can always be read. Later threads use them
  * again. This file must not know what locks protect or what sockets are.
  */
-#ifndef ENGINE_SELF_H
-#define ENGINE_SELF_H
+#ifndef ENGINE_SYS_THREAD_RECORD_H
+#define ENGINE_SYS_THREAD_RECORD_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -79,8 +79,7 @@ void rds_thread_records_start(void);
 void rds_thread_records_forget(void);
 bool rds_thread_records_on(void);
 /* False: the barrier has become expensive, so callers must not create new needs for it. */
-bool rds_thread_barrier_is_cheap(
-	void);
+bool rds_thread_barrier_is_cheap(void);
 void rds_thread_barrier(void);
 
 #endif

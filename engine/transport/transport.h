@@ -41,8 +41,8 @@ enum rds_attention {
 	RDS_ATT_POLLING, /* a thread polls: wake none */
 	/* busy program between two calls: wake the helper only when the sender needs an answer */
 	RDS_ATT_LAZY,
-	RDS_ATT_LEADER,	 /* a program's thread sleeps on the leader descriptor: wake it */
-	RDS_ATT_HELPER,	 /* only the helper sleeps: wake it */
+	RDS_ATT_LEADER, /* a program's thread sleeps on the leader descriptor: wake it */
+	RDS_ATT_HELPER, /* only the helper sleeps: wake it */
 };
 
 /* Identity of a connection, and what both sides tell each other when they connect. */
@@ -400,7 +400,7 @@ struct rds_transports {
 	bool prefer_remote;
 	/* RDS_PRELOAD_TRANSPORT=loop: no other process can be reached, and `shm` is `loop` */
 	bool alone;
-	bool none;  /* RDS_PRELOAD_TRANSPORT names a transport that does not exist */
+	bool none; /* RDS_PRELOAD_TRANSPORT names a transport that does not exist */
 };
 
 extern struct rds_transports rds_transports;

@@ -48,7 +48,7 @@ struct rds_wire_op_hdr {
 	uint8_t status; /* RESULT: RDS_RDMA_* */
 	bool last;	/* WRITE: no more pieces of the operation follow */
 	uint32_t rkey;
-	uint64_t id;	  /* of the operation, given by the initiator */
+	uint64_t id; /* of the operation, given by the initiator */
 	/*
 	 * The id that the message names which goes with the operation; all operations of one
 	 * message have the same.
@@ -58,7 +58,7 @@ struct rds_wire_op_hdr {
 	 * In the region, which begins with its first page. DATA: in the operation's local memory.
 	 */
 	uint64_t offset;
-	uint64_t len;	  /* READ, FETCH: bytes of the whole operation; ADVERTISED: of the region */
+	uint64_t len; /* READ, FETCH: bytes of the whole operation; ADVERTISED: of the region */
 	/*
 	 * Atomics (abi/rdma_args.h); in the RESULT of an atomic, value is the old value. FETCH:
 	 * compare is the address of a word, and value is its contents as long as the bytes may be

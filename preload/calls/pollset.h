@@ -32,16 +32,16 @@ struct pollset {
 	unsigned *kernel_index; /* the caller's indexes of these */
 	/* hang-up pipes of the owners of borrowed sockets (share/borrower.h) */
 	int *hangup_fds;
-	unsigned room;		/* for hang-up pipes */
-	bool all_hangups;	/* an epoll set is among the descriptors: any owner may matter */
+	unsigned room;	  /* for hang-up pipes */
+	bool all_hangups; /* an epoll set is among the descriptors: any owner may matter */
 	/*
 	 * The caller's index of a socket of which this process cannot learn more, for lack of a
 	 * descriptor; or NONE_REFUSED.
 	 */
 	unsigned refused;
-	bool by_select;		/* select(): a bit for which the entry is in no set is no event */
-	bool looked; /* the engine was looked at once at least */
-	bool again;  /* one of the sockets was handed off for an exec that has failed */
+	bool by_select; /* select(): a bit for which the entry is in no set is no event */
+	bool looked;	/* the engine was looked at once at least */
+	bool again;	/* one of the sockets was handed off for an exec that has failed */
 	uint64_t since; /* since when the set waits for owners that do not answer; 0: not yet */
 	struct rds_wait *wait;
 	void *heap;

@@ -19,7 +19,7 @@ enum proc_path_kind {
 struct proc_path {
 	const char *name;
 	enum proc_path_kind what;
-	int64_t fixed;	   /* the number that the file holds */
+	int64_t fixed; /* the number that the file holds */
 	/* A file of the same kind that exists everywhere. Its status is reported. */
 	const char *alike;
 };

@@ -20,8 +20,7 @@ void rds_fds_find_all_owners(void)
 		if (rds_fds_peek(n) == FDS_BORROWED && rds_borrower_owner_gone(n) &&
 		    !rds_fds_find_owner(n, &since, &refused) && !refused)
 			/* The last owner takes long to end, or the next owner is stopped. */
-			late |= rds_borrower_owner_gone(
-				n);
+			late |= rds_borrower_owner_gone(n);
 	}
 	if (!late)
 		/* Sockets that have no number here any more, or for which no owner was found. */

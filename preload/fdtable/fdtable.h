@@ -32,8 +32,7 @@
 #define FDS_CLOSING 1u	 /* a close() of this number is under way in the kernel */
 #define FDS_EPOLL 2u	 /* an epoll descriptor with RDS sockets in its set */
 /* An RDS socket whose engine is in another process: only its stand-in is here (share/borrower.h) */
-#define FDS_BORROWED                                                                                                   \
-	4u
+#define FDS_BORROWED 4u
 #define FDS_NESTED 8u	 /* an epoll descriptor with one of these sets in its set */
 #define FDS_MARKS 16u	 /* values below are marks */
 
@@ -301,7 +300,7 @@ bool rds_fds_is_ours(void);
  * While this is not 0, a process that is not the table's is such a child.
  */
 extern _Atomic unsigned rds_fds_sharing_clones;
-void rds_fds_claim(void);			/* the table is this process's */
+void rds_fds_claim(void); /* the table is this process's */
 /*
  * In a child with a copy of the memory: all sockets become borrowed ones, the engine is forgotten.
  */

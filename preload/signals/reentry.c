@@ -135,7 +135,7 @@ struct reentry {
 	 * The kernel's signal frame. Once the handler's piece is saved, the call may write over it.
 	 */
 	ucontext_t *frame;
-	char *end;	   /* the end of all that the kernel has put on the stack for the handler */
+	char *end;   /* the end of all that the kernel has put on the stack for the handler */
 	bool shared; /* the handler runs on the call's stack */
 	/* The handler's piece is from here to the frame. NULL: from its current stack pointer. */
 	char *low;
@@ -143,7 +143,7 @@ struct reentry {
 	struct piece handlers, calls;
 	/* signal masks: of the interrupted code, of the handler, meanwhile */
 	uint64_t before, mask, deaf;
-	stack_t signals;	     /* the handler's sigaltstack(), on which it may run */
+	stack_t signals; /* the handler's sigaltstack(), on which it may run */
 	bool failed;
 	char calls_copy[LEAVE_MAX];
 	char stack[SCRATCH] __attribute__((aligned(64)));
@@ -186,7 +186,7 @@ void reentry_init(bool (*is_ours)(void))
 /* ---- the signal frame ---- */
 
 struct search {
-	char *sp;	   /* of the function before */
+	char *sp; /* of the function before */
 	/*
 	 * ... and of the youngest function on the same stack. NULL: that is the stack of the
 	 * search.

@@ -105,12 +105,12 @@ struct shm_ctl_msg {
 	struct in6_addr laddr, faddr; /* CONNECT: the sender's view */
 	uint32_t scope;
 	uint8_t tos, pad[3];
-	uint32_t bell;	    /* CONNECT, REPLY: the bit by which to ring the sender of this packet */
+	uint32_t bell; /* CONNECT, REPLY: the bit by which to ring the sender of this packet */
 	/* REPLY, CLOSE, LOOK: the receiver's own bit, as it has sent it before */
 	uint32_t peer_bell;
 	/* CONNECT, REPLY: highest number that the sender of this packet has received */
 	uint64_t rx_seq;
-	uint64_t ring;	    /* CONNECT: bytes per direction */
+	uint64_t ring; /* CONNECT: bytes per direction */
 	/* CONNECT, REPLY, CLOSE: number of the attempt, chosen by the initiator */
 	uint64_t cookie;
 };

@@ -44,32 +44,32 @@ struct shm_ep {
 	void *map;
 	size_t map_len;
 	uint32_t size;	    /* of each data area, a power of two */
-	uint32_t bell_here;  /* its bit in the inbox of this process */
+	uint32_t bell_here; /* its bit in the inbox of this process */
 	uint32_t bell_there; /* its bit in the peer's inbox */
 
 	/* send side (conn->tx) */
 	struct shm_ring_ctl *tx;
 	unsigned char *tx_data;
 	uint64_t tail, flushed, seen_head, seen_acked;
-	uint64_t serviced; /* seen_acked + 1 when the peer was last asked for service */
+	uint64_t serviced;	 /* seen_acked + 1 when the peer was last asked for service */
 	struct shm_inbox *there; /* the peer's inbox */
-	uint32_t wanted; /* number of the latest request for room to the peer */
+	uint32_t wanted;	 /* number of the latest request for room to the peer */
 
 	/* receive side (rx) */
 	struct shm_ring_ctl *rx;
 	const unsigned char *rx_data;
 	uint64_t freed_last; /* `freed` at the last relieve() */
-	uint64_t mark; /* slots before this one existed mark_age ticks ago */
+	uint64_t mark;	     /* slots before this one existed mark_age ticks ago */
 	unsigned mark_age;
 	/* Next record; room given back; `freed` when the sender was last told of room. */
 	uint64_t read, freed, freed_told;
 	struct shm_slot *slots;
 	uint64_t slot_first, slot_next;
 	uint32_t slot_cap;
-	uint32_t answered; /* the peer's latest request for room that has been answered */
+	uint32_t answered;  /* the peer's latest request for room that has been answered */
 	uint32_t room_seen; /* the latest answer of the peer that has been noticed */
 	bool hot, broken, kept;
-	bool draining;	    /* shm_ring_drain() runs */
+	bool draining;	      /* shm_ring_drain() runs */
 	_Atomic bool recheck; /* the peer may not have been woken: recheck.c */
 };
 
@@ -99,7 +99,7 @@ struct shm_peer {
 	uint64_t id_at;
 	pid_t reader;
 	_Atomic bool fetched;
-	bool dialled;  /* by this process: id and slot were known before HELLO */
+	bool dialled; /* by this process: id and slot were known before HELLO */
 	bool dead;
 	bool unread; /* the control socket has not been read to its end */
 	struct shm_wake_fd leader, helper;
@@ -129,11 +129,11 @@ struct shm {
 	uint32_t next_bell, bell_top;
 	struct shm_ep *hot[SHM_HOT];
 	unsigned nhot;
-	bool need_bell; /* need_bell of all hot rings */
+	bool need_bell;	      /* need_bell of all hot rings */
 	unsigned catching_up; /* depth of recursion in shm_catch_up() */
-	bool pressed;	/* some ring may be pressed: shm_relieve() has to check */
-	uint32_t announced; /* the attention word that this process wrote last */
-	bool found; /* something has arrived since it was written */
+	bool pressed;	      /* some ring may be pressed: shm_relieve() has to check */
+	uint32_t announced;   /* the attention word that this process wrote last */
+	bool found;	      /* something has arrived since it was written */
 	/* helper */
 	struct rds_helper_event listener;
 	_Atomic int listen_fd;
@@ -188,7 +188,7 @@ bool shm_peer_idle(struct shm_peer *p);
 void shm_recheck_init(void);
 /* Under conn->tx or rx: the peer may not have noticed a message or an answer of this endpoint. */
 void shm_recheck_later(struct shm_ep *ep);
-void shm_recheck_inbox(void); /* rx held: this process was woken, and no bell had rung */
+void shm_recheck_inbox(void);			     /* rx held: this process was woken, and no bell had rung */
 void shm_on_look(struct shm_peer *p, uint32_t bell); /* helper: LOOK has come */
 
 /* fetch.c */

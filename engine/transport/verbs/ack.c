@@ -19,7 +19,7 @@
 #define ACK_MESSAGES 32u
 #define ACK_ASLEEP 8u
 #define ACK_BYTES (64u << 10)
-#define ACK_STAGES 2u  /* number of stages; each doubles the bytes per acknowledgement */
+#define ACK_STAGES 2u /* number of stages; each doubles the bytes per acknowledgement */
 /* acknowledgements in a row, without a request of the peer, that reach the next stage */
 #define ACK_UNASKED 4u
 /* acknowledgements after which a stage at which the peer asked is tried again */

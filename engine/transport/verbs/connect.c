@@ -18,7 +18,7 @@
 #define WARN_EVERY_NS (60 * 1000000000ull)
 
 enum attempt_stage {
-	TO_PEER,       /* to a known port of the peer */
+	TO_PEER, /* to a known port of the peer */
 	/* to the rendezvous port, which redirects, or answers that the process is gone */
 	TO_RENDEZVOUS,
 	TO_REDIRECTED, /* to the port that the rendezvous named */

@@ -43,7 +43,7 @@
 #define TELL_AT 4u /* grant when the peer has this part of its queue left */
 /* with fewer buffers in the queue: posted at once, not at a look that finds nothing */
 #define URGENT_BELOW (2 * VERBS_OWN)
-#define SELDOM 4u  /* fewer segments received do not open a window */
+#define SELDOM 4u /* fewer segments received do not open a window */
 /*
  * A large frame counts so much for a large window, a small frame counts 1 against it; more than
  * SEEN is needed.

@@ -40,8 +40,7 @@
 #define SQ_STEP 24u
 #define SENDERS 32u /* senders for which such room is kept at a time */
 /* Where each queue pair has its own receives: the room in the completion queue limits them. */
-#define OWN_RECEIVES                                                                                                   \
-	(1u << 20)
+#define OWN_RECEIVES (1u << 20)
 #define SIW_VENDOR 0x626d74u
 #define SIW_PAGES_FROM 4096u
 #define RXE_VENDOR 0xffffffu

@@ -31,7 +31,7 @@
  * report it.
  */
 #define LAST_SILENT 8u
-#define RETRIES 6      /* 7, the largest value, means without end on rxe */
+#define RETRIES 6 /* 7, the largest value, means without end on rxe */
 
 static void ep_cm_event(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, const struct verbs_cm_ev *ev);
 static void ep_nudge_timer(struct rds_timer *tm);
@@ -371,8 +371,7 @@ static void qp_to_error(struct verbs_ep *ep)
 	 * after it.
 	 */
 	if (ep->cm_up && !ep->dev->dead)
-		vb.rdma_disconnect(
-			ep->cm);
+		vb.rdma_disconnect(ep->cm);
 	vb.ibv_modify_qp(ep->qp, &attr, IBV_QP_STATE);
 }
 

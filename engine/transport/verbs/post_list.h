@@ -26,7 +26,7 @@ void verbs_wr_post_all(struct verbs_ep *ep);
 void verbs_wr_post_part(struct verbs_ep *ep);
 /* gives back blocks that neither the device nor the peer needs */
 void verbs_out_reclaim(struct verbs_ep *ep);
-int verbs_out_grow(struct verbs_ep *ep);    /* `out` is full: makes it larger */
+int verbs_out_grow(struct verbs_ep *ep); /* `out` is full: makes it larger */
 
 static inline uint32_t verbs_wr_in_flight(const struct verbs_ep *ep)
 {

@@ -13,7 +13,7 @@
 #include "engine/transport/verbs/verbs.h"
 
 #define FRAME_UNIT 64u
-#define FRAME_LEAST 16u			    /* in units: every version takes at least this */
+#define FRAME_LEAST 16u /* in units: every version takes at least this */
 /* least time between two reports: such peers try again and again */
 #define CLASH_EVERY_NS (60 * 1000000000ull)
 

@@ -42,7 +42,7 @@ struct verbs_request {
 	uint8_t tos;
 	uint16_t port;			/* LOCATE: the RDS port */
 	uint16_t listener;		/* port at which the sender itself listens */
-	uint16_t frame; /* largest payload of a frame that the sender takes, in units of 64 bytes */
+	uint16_t frame;			/* largest payload of a frame that the sender takes, in units of 64 bytes */
 	/* VERBS_CREDITS: buffers in the sender's queue, the large ones first; 0: not counted */
 	uint16_t credits;
 	struct rds_procid self, wanted; /* wanted: 0 with LOCATE */
@@ -66,9 +66,9 @@ enum verbs_status {
 	VERBS_OK = 0,
 	/* go to process `self` at port `listener`: it is the wanted one, or has the port */
 	VERBS_REDIRECT = 1,
-	VERBS_NO_PORT = 2,  /* no process of this node has bound the port */
-	VERBS_GONE = 3,	    /* the wanted process does not exist any more */
-	VERBS_AGAIN = 4,    /* our own attempt is under way, or resources are short just now */
+	VERBS_NO_PORT = 2, /* no process of this node has bound the port */
+	VERBS_GONE = 3,	   /* the wanted process does not exist any more */
+	VERBS_AGAIN = 4,   /* our own attempt is under way, or resources are short just now */
 	VERBS_NO_VERSION = 5,
 	VERBS_REFUSED = 6, /* `error` tells why */
 };
@@ -89,8 +89,7 @@ _Static_assert(sizeof(struct verbs_answer) == 40, "fits a reject");
 /* ---- private_data.c: host byte order inside, the wire's outside ---- */
 
 /* everything that depends neither on the peer nor on a device */
-void verbs_request_init(struct verbs_request *hello, enum verbs_request_kind ask,
-			uint8_t tos);
+void verbs_request_init(struct verbs_request *hello, enum verbs_request_kind ask, uint8_t tos);
 void verbs_request_pack(const struct verbs_request *hello, struct verbs_request *wire);
 /* VERBS_OK, VERBS_NO_VERSION or VERBS_REFUSED (invalid); *out is filled in as far as possible. */
 enum verbs_status verbs_request_check(const void *data, unsigned len, struct verbs_request *out);
@@ -105,7 +104,6 @@ bool verbs_window_check(const void *data, unsigned len, unsigned behind, struct 
 void verbs_version_clash(const struct in6_addr *peer, unsigned min, unsigned max);
 uint16_t verbs_frame_units(uint32_t bytes); /* our frame size as requests and answers encode it */
 /* frame size that both sides take, bytes, the same on both; theirs as encoded */
-uint32_t verbs_frame_common(uint16_t theirs,
-			    uint32_t ours);
+uint32_t verbs_frame_common(uint16_t theirs, uint32_t ours);
 
 #endif

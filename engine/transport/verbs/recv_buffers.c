@@ -23,7 +23,7 @@
 #define STEP 128u
 /* a large buffer counts as so many of 8 KiB */
 #define LARGE_OF (VERBS_BUF(VERBS_FRAME_SHARED) / VERBS_BUF(VERBS_FRAME))
-#define LOW 4u /* the device reports when 1/LOW of the buffers is left with it */
+#define LOW 4u			 /* the device reports when 1/LOW of the buffers is left with it */
 #define LOW_NS (10 * 1000000ull) /* least time between such reports */
 #define UNTOLD_NS (1000 * 1000000ull)
 /* must stay lockable beside added buffers: the least that RDS_PRELOAD_VERBS_MEMORY may be */

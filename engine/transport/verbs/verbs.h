@@ -66,10 +66,10 @@
 #define VERBS_BUF(frame) ((frame) + 64u) /* size of a receive buffer; the frame is at its start */
 /* size of a small receive buffer (caps.credits), fixed by the protocol */
 #define VERBS_BUF_SMALL 192u
-#define VERBS_OWN 3u			 /* small receive buffers that each endpoint always has */
-#define VERBS_RQ 64u			 /* receives in a receive queue of an endpoint's own */
+#define VERBS_OWN 3u	 /* small receive buffers that each endpoint always has */
+#define VERBS_RQ 64u	 /* receives in a receive queue of an endpoint's own */
 #define VERBS_KNOWN 256u /* credits that a peer may have granted and that are not used yet */
-#define VERBS_MARK 8u /* bytes, all ones, before each segment of a frame but the first */
+#define VERBS_MARK 8u	 /* bytes, all ones, before each segment of a frame but the first */
 /* A queue pair is asked for one entry less: soft RoCE adds one and rounds up to a power of two. */
 #define VERBS_SQ 256u
 #define VERBS_POST_LIST 16u
@@ -183,8 +183,8 @@ struct verbs_buf {
 	unsigned char *mem;
 	uint32_t index;
 	uint32_t lkey;
-	uint32_t len;	     /* bytes received */
-	uint32_t at;	     /* offset of the next message in the buffer */
+	uint32_t len; /* bytes received */
+	uint32_t at;  /* offset of the next message in the buffer */
 	/* messages in place, plus one until all messages of the buffer have been taken */
 	uint32_t users;
 	/*
@@ -222,17 +222,17 @@ struct verbs_dev {
 	struct rds_timer starved;
 	/* receive buffers ran low: arm the limit of the shared receive queue again */
 	struct rds_timer low;
-	struct rds_timer memory;  /* no block was available: have endpoints give blocks back */
-	unsigned memory_looks;	  /* further runs of that timer (helper) */
-	struct rds_timer leave;	  /* the device is gone: free it when it has no user left */
-	bool helped;		  /* the log has already explained how to get more memory */
+	struct rds_timer memory; /* no block was available: have endpoints give blocks back */
+	unsigned memory_looks;	 /* further runs of that timer (helper) */
+	struct rds_timer leave;	 /* the device is gone: free it when it has no user left */
+	bool helped;		 /* the log has already explained how to get more memory */
 	/* rx */
 	unsigned char *recv_mem;
 	size_t recv_len;
 	struct ibv_mr *recv_mr;
 	struct verbs_buf *bufs, *refill; /* bufs: all buffers; refill: those to be posted */
-	struct verbs_recv_mem *grown; /* more receive memory, for more connections (caps.credits) */
-	uint32_t base; /* buffers before any growth, counted as the option counts */
+	struct verbs_recv_mem *grown;	 /* more receive memory, for more connections (caps.credits) */
+	uint32_t base;			 /* buffers before any growth, counted as the option counts */
 	uint32_t nbufs, posted, nrefill;
 	/*
 	 * credit_buffers.c: free buffers of each size; number of all large ones; free small ones
@@ -245,7 +245,7 @@ struct verbs_dev {
 	struct ibv_mr *probed_mr;
 	/* credit.c: endpoints that have received something, so that buffers may be due */
 	struct verbs_ep *credit_wait;
-	bool urgent; /* buffers are due at once, not at the next look that finds nothing */
+	bool urgent;	   /* buffers are due at once, not at the next look that finds nothing */
 	_Atomic bool full; /* the lack of buffers for another connection has been logged */
 	enum verbs_armed armed;
 	/*
@@ -264,7 +264,7 @@ struct verbs_dev {
 	 */
 	_Atomic uint32_t sq_each;
 	/* helper */
-	unsigned neps;	 /* users: endpoints until they are freed, port queries with a queue pair */
+	unsigned neps; /* users: endpoints until they are freed, port queries with a queue pair */
 	/* the device reports that a queue pair in error has no receive left (LAST_WQE_REACHED) */
 	bool says_last;
 	unsigned silent; /* times that this report was waited for and did not come */
@@ -288,7 +288,7 @@ int verbs_dev_get(struct rdma_cm_id *cm, struct verbs_dev **out);
  */
 int verbs_dev_get_roomy(struct rdma_cm_id *cm, struct verbs_dev **out);
 bool verbs_dev_has_id(const struct verbs_dev *dev, const struct rdma_cm_id *cm);
-void verbs_dev_restore_ctx(struct rdma_cm_id *cm);   /* helper: the id may outlive our device */
+void verbs_dev_restore_ctx(struct rdma_cm_id *cm); /* helper: the id may outlive our device */
 /* helper: the id's context is ours, not librdmacm's */
 bool verbs_dev_owns_id(const struct rdma_cm_id *cm);
 void verbs_dev_forget(void);
@@ -306,12 +306,11 @@ void verbs_dev_free(struct verbs_dev *dev);
 
 /* ---- receive buffers (recv_buffers.c) ---- */
 
-void verbs_bufs_init(struct verbs_dev *dev);		/* sets up a new device's timers */
+void verbs_bufs_init(struct verbs_dev *dev);		  /* sets up a new device's timers */
 uint32_t verbs_bufs_initial(const struct verbs_dev *dev); /* buffers to ask for at first */
 uint32_t verbs_bufs_max(const struct verbs_dev *dev);	  /* most buffers that there may ever be */
 /* As many as memory can be locked for, down to the smallest useful number.  -errno, logged. */
-int verbs_bufs_new(
-	struct verbs_dev *dev);
+int verbs_bufs_new(struct verbs_dev *dev);
 void verbs_bufs_free(struct verbs_dev *dev);
 /* ask the device to report when buffers run low */
 void verbs_bufs_arm_limit(struct verbs_dev *dev);
@@ -327,12 +326,10 @@ int verbs_bufs_grow(struct verbs_dev *dev, uint32_t fewest);
 /* credit_buffers.c; rx */
 
 /* VERBS_OWN small buffers are reserved for the endpoint.  False: there are not enough. */
-bool verbs_credit_buf_reserve(
-	struct verbs_ep *ep);
+bool verbs_credit_buf_reserve(struct verbs_ep *ep);
 void verbs_credit_buf_unreserve(struct verbs_ep *ep);
 /* posts one buffer; false: none is free for this endpoint, or the device has no room */
-bool verbs_credit_buf_post(struct verbs_ep *ep,
-			   bool large);
+bool verbs_credit_buf_post(struct verbs_ep *ep, bool large);
 /* NULL: not the buffer's current turn */
 struct verbs_buf *verbs_credit_buf_completed(struct verbs_dev *dev, uint64_t wr_id);
 void verbs_credit_buf_put(struct verbs_dev *dev, struct verbs_buf *buf);
@@ -391,8 +388,8 @@ struct verbs_ep {
 	struct rds_timer broken;       /* set by any thread: the helper is to break the endpoint */
 	_Atomic int why;	       /* reason of the break (-errno; rx) */
 	bool initiator;
-	bool cm_up;		/* RDMA_CM_EVENT_ESTABLISHED has come */
-	bool awaited;		/* a frame has come before ESTABLISHED, which is waited for */
+	bool cm_up;	   /* RDMA_CM_EVENT_ESTABLISHED has come */
+	bool awaited;	   /* a frame has come before ESTABLISHED, which is waited for */
 	uint64_t peer_ack; /* for up->up: what the peer has received over earlier connections */
 	/*
 	 * set by any thread: the helper is to check whether the endpoint can come up, be freed, or
@@ -406,10 +403,10 @@ struct verbs_ep {
 	bool over;    /* up->down has been called, or will never be called */
 	uint64_t close_by, close_pause;
 	bool expects_last; /* closed: the queue pair may hold receives of the shared queue */
-	bool last_said; /* the device has reported that the queue pair holds none any more */
+	bool last_said;	   /* the device has reported that the queue pair holds none any more */
 	/* verbs_push could not send what is due: retry when something completes */
 	_Atomic bool control_stuck;
-	_Atomic bool probe_due;	   /* verbs_push is to send a probe (keepalive.c) */
+	_Atomic bool probe_due; /* verbs_push is to send a probe (keepalive.c) */
 	/* verbs_push is to send an empty write, which urges the peer (endpoint.c) */
 	_Atomic bool urge_due;
 	/*
@@ -430,7 +427,7 @@ struct verbs_ep {
 	uint32_t qpn;
 	uint32_t sq; /* depth of its send queue */
 	uint32_t max_inline;
-	uint32_t frame;	      /* largest payload of a frame that the peer takes */
+	uint32_t frame; /* largest payload of a frame that the peer takes */
 	/* the last entry of `out` is a batch that waits for more messages (batch_when.c) */
 	bool held;
 	/* messages sent since one was received, or since room was waited for */
@@ -440,7 +437,7 @@ struct verbs_ep {
 	/* no thread looked at the completion queue while a batch was held (rx) */
 	_Atomic bool unattended;
 	_Atomic uint32_t messages_received; /* (rx) */
-	_Atomic uint32_t wr_posted;	 /* work requests so far, including the chain; wraps */
+	_Atomic uint32_t wr_posted;	    /* work requests so far, including the chain; wraps */
 	uint32_t wr_unsignaled, bytes_unsignaled;
 	/* the chain: work requests not yet given to the device (flush) */
 	struct ibv_send_wr wr[VERBS_POST_LIST];
@@ -451,11 +448,11 @@ struct verbs_ep {
 	uint32_t out_head, out_count, out_cap;
 	/* newest entries of `out` that still have frames to put into the chain */
 	uint32_t unfinished;
-	_Atomic bool backlog;	   /* `unfinished` > 0 because there is no room */
-	_Atomic bool map_out;	   /* a congestion map is in flight */
-	_Atomic uint32_t map_wr;   /* work request number of that map */
-	uint32_t frames_numbered;  /* frames numbered so far: first headers put into the chain */
-	uint32_t since_asked;	   /* messages since the last request for an acknowledgement */
+	_Atomic bool backlog;	  /* `unfinished` > 0 because there is no room */
+	_Atomic bool map_out;	  /* a congestion map is in flight */
+	_Atomic uint32_t map_wr;  /* work request number of that map */
+	uint32_t frames_numbered; /* frames numbered so far: first headers put into the chain */
+	uint32_t since_asked;	  /* messages since the last request for an acknowledgement */
 	/*
 	 * credit.c: the buffers in the peer's queue, in order: is it large?  Granted so far (rx),
 	 * used so far (tx).
@@ -464,7 +461,7 @@ struct verbs_ep {
 	_Atomic uint32_t known_told, known_used;
 	/* number of the last completed work request, successful or not (rx) */
 	_Atomic uint32_t wr_done;
-	uint32_t wr_good;	  /* number of the last successful one */
+	uint32_t wr_good; /* number of the last successful one */
 	/*
 	 * caps.probe_reads: reads posted so far (tx), and reads answered so far (rx).  What was
 	 * posted behind a read may complete before it.
@@ -474,11 +471,11 @@ struct verbs_ep {
 	_Atomic uint64_t seen_ack; /* highest acknowledgement of the peer (rx) */
 	/* a sender waits: call up->writable when acknowledgement or room moves */
 	_Atomic bool wants_room;
-	bool fence_due;		   /* the next work request gets a fence: it waits for reads */
-	bool fenced;		   /* work request fence_wr has a fence and may not be complete */
+	bool fence_due; /* the next work request gets a fence: it waits for reads */
+	bool fenced;	/* work request fence_wr has a fence and may not be complete */
 	uint32_t fence_wr;
-	bool ops_due;		   /* the message behind an operation is not in the chain yet */
-	bool heavy; /* the chain has a large operation: it and its message are posted at once */
+	bool ops_due; /* the message behind an operation is not in the chain yet */
+	bool heavy;   /* the chain has a large operation: it and its message are posted at once */
 	/*
 	 * operations can end with the next post: their message is in the chain, or they have none
 	 */
@@ -495,19 +492,19 @@ struct verbs_ep {
 	_Atomic uint32_t op_count;
 
 	/* receive side (rx) */
-	_Atomic uint64_t rx_ack; /* last message received, to be acknowledged */
+	_Atomic uint64_t rx_ack;      /* last message received, to be acknowledged */
 	_Atomic uint64_t rx_ack_sent; /* last acknowledgement sent (tx) */
 	/* an acknowledgement is to be sent now, in a control frame if necessary */
 	_Atomic bool ack_due;
-	_Atomic bool ack_asked;	 /* the peer waits for that acknowledgement */
-	uint64_t owed_since;	 /* rx_ack_sent when owed_bytes began to count */
+	_Atomic bool ack_asked; /* the peer waits for that acknowledgement */
+	uint64_t owed_since;	/* rx_ack_sent when owed_bytes began to count */
 	uint32_t owed_bytes;
 	/* control frames for acknowledgements since the peer last asked for one (ack.c) */
 	uint32_t unasked;
 	/* stages of ack.c that are not used, since the peer has too little room for them */
 	unsigned ack_spared;
 	struct verbs_ep *owing_next, *holding_next;
-	bool holding; /* on the list of endpoints that may hold a batch (batch_when.c) */
+	bool holding;				/* on the list of endpoints that may hold a batch (batch_when.c) */
 	uint32_t held_since, stirred, run_seen; /* in ticks; run_seen: `run` at the last tick */
 	/*
 	 * on the list of endpoints that send an acknowledgement before this process stops looking
@@ -526,7 +523,7 @@ struct verbs_ep {
 	 */
 	uint8_t offer[VERBS_RQ];
 	_Atomic uint32_t offered, offer_told;
-	uint32_t peer_used;	/* segments received, except control frames that grant credits */
+	uint32_t peer_used; /* segments received, except control frames that grant credits */
 	/*
 	 * grows with each frame that a small buffer cannot hold, shrinks with each frame that it
 	 * can hold
@@ -536,8 +533,8 @@ struct verbs_ep {
 	uint32_t part_len;	/* full length of that frame, bytes */
 	struct verbs_ep *credit_wait_next;
 	bool credit_wait;
-	bool heard;		 /* a frame has been received */
-	bool unnumbered;	 /* the peer does not number its frames */
+	bool heard;		  /* a frame has been received */
+	bool unnumbered;	  /* the peer does not number its frames */
 	uint32_t frames_received; /* !caps.credits */
 	/*
 	 * keepalive.c: time of the first check without a frame, or of the last probe; 0: a frame
@@ -578,12 +575,12 @@ struct verbs {
 	struct verbs_ep *by_qpn[VERBS_QPS]; /* rx */
 	/* rx: endpoints that are up and have frames in ep->later, for lack of memory */
 	struct verbs_ep *waiting;
-	struct verbs_ep *owing;		    /* rx: endpoints that owe an acknowledgement (ack.c) */
+	struct verbs_ep *owing; /* rx: endpoints that owe an acknowledgement (ack.c) */
 	/* rx: endpoints with a batch that waits for more messages (batch_when.c) */
 	struct verbs_ep *holding;
-	enum rds_attention attention;	    /* rx: last value given to verbs_attention() */
-	struct rdma_cm_id *listener[2];	    /* listeners at a port of our own: for IPv4, for IPv6 */
-	_Atomic uint16_t port;		    /* that port, host byte order; 0: none */
+	enum rds_attention attention;	/* rx: last value given to verbs_attention() */
+	struct rdma_cm_id *listener[2]; /* listeners at a port of our own: for IPv4, for IPv6 */
+	_Atomic uint16_t port;		/* that port, host byte order; 0: none */
 };
 extern struct verbs rds_verbs;
 
@@ -593,7 +590,7 @@ void verbs_flush(struct rds_ep *ep, bool service);
 const void *verbs_retained(struct rds_ep *ep, uint64_t pos);
 uint64_t verbs_acked(struct rds_ep *ep);
 void verbs_send_completed(struct verbs_ep *ep, const struct ibv_wc *wc); /* rx */
-void verbs_send_free(struct verbs_ep *ep); /* nothing is in flight: gives all blocks back */
+void verbs_send_free(struct verbs_ep *ep);			    /* nothing is in flight: gives all blocks back */
 bool verbs_send_idle(struct verbs_ep *ep);			    /* nothing is in flight */
 /* Helper, queue pair in error: posts a last request.  When it is flushed, nothing is in flight. */
 void verbs_send_mark(struct verbs_ep *ep);
@@ -643,7 +640,7 @@ static inline void verbs_batch_run_add(struct verbs_ep *ep) /* tx */
 void verbs_batch_run_end(struct verbs_ep *ep); /* tx: the program waits for room */
 /* rx: a thread looks at the completion queue; sends held batches, through up->push_later */
 void verbs_batch_flush(void);
-void verbs_batch_cancel(struct verbs_ep *ep);  /* rx: the endpoint is closed */
+void verbs_batch_cancel(struct verbs_ep *ep); /* rx: the endpoint is closed */
 
 /* recv.c; rx */
 bool verbs_progress(struct rds_transport *t);
@@ -664,7 +661,7 @@ void verbs_ep_broken(struct verbs_ep *ep, int why);
 void verbs_ep_protocol_error(struct verbs_ep *ep);
 
 /* ack.c; rx */
-void verbs_ack_now(struct verbs_ep *ep, bool asked); /* asked: the peer has asked and waits */
+void verbs_ack_now(struct verbs_ep *ep, bool asked);   /* asked: the peer has asked and waits */
 void verbs_ack_owe(struct verbs_ep *ep, uint32_t len); /* a message has been taken */
 void verbs_ack_cancel(struct verbs_ep *ep);
 /* no thread looks from now on: sends owed acknowledgements first, through up->push_later */
@@ -677,7 +674,7 @@ void verbs_ack_flush(void);
  * that grants credits.
  */
 uint32_t verbs_credit_take(struct verbs_ep *ep, bool grants);
-uint32_t verbs_credit_count(const struct verbs_ep *ep);			 /* credits that are left */
+uint32_t verbs_credit_count(const struct verbs_ep *ep); /* credits that are left */
 /* the credits in the peer's private data; false: more than allowed */
 bool verbs_credit_start(struct verbs_ep *ep, uint32_t said);
 /* credits to put into our private data; 0: no buffers */
@@ -688,11 +685,10 @@ const char *verbs_credit_received(struct verbs_ep *ep, const struct verbs_buf *b
 void verbs_credit_serve(struct verbs_dev *dev);
 /* rx: put the endpoint on the list that verbs_credit_serve() works through */
 void verbs_credit_schedule(struct verbs_ep *ep);
-void verbs_credit_retry(struct verbs_dev *dev); /* rx, helper: endpoints that could not be served */
+void verbs_credit_retry(struct verbs_dev *dev);	 /* rx, helper: endpoints that could not be served */
 uint8_t verbs_credit_grant(struct verbs_ep *ep); /* tx: credits to grant with this frame */
 /* tx: credits are to be granted, in a control frame if necessary */
-bool verbs_credit_grant_due(
-	const struct verbs_ep *ep);
+bool verbs_credit_grant_due(const struct verbs_ep *ep);
 void verbs_credit_end(struct verbs_ep *ep); /* rx: no more buffers are posted for the endpoint */
 
 /* segment.c; rx */
@@ -739,8 +735,7 @@ void verbs_listen_stop(struct rdma_cm_id *ids[2]);
 struct verbs_ep *verbs_ep_new(const struct rds_conn_id *id, bool initiator);
 int verbs_ep_attach_dev(struct verbs_ep *ep); /* sets ep->dev to the device of ep->cm */
 /* Nothing was ever sent: destroys queue pair and id, so that others can take their place. */
-void verbs_ep_detach(
-	struct verbs_ep *ep);
+void verbs_ep_detach(struct verbs_ep *ep);
 void verbs_ep_discard(struct verbs_ep *ep); /* frees an endpoint that the engine does not know */
 void verbs_ep_deadline(struct verbs_ep *ep, enum rds_patience most);
 void verbs_ep_conn_param(const struct verbs_ep *ep, struct rdma_conn_param *param);
@@ -759,8 +754,7 @@ void verbs_ep_free_if_done(struct verbs_ep *ep);
 /* cm_devices.c; librdmacm's contexts */
 
 /* librdmacm's context no longer keeps the device from being removed; any thread */
-void verbs_cm_dev_put_aside(
-	struct ibv_context *cm_ctx);
+void verbs_cm_dev_put_aside(struct ibv_context *cm_ctx);
 /*
  * True: the id, which the caller wants to destroy, has to stay and belongs to cm_devices.c from now
  * on.  The id has librdmacm's context.  Any thread.
@@ -778,8 +772,7 @@ void verbs_cm_dev_forget(void);
 int verbs_dev_hold_id(struct verbs_dev *dev, const struct sockaddr *addr);
 void verbs_dev_ref(struct verbs_dev *dev);
 /* when a device that is gone loses its last user, a timer frees it */
-void verbs_dev_unref(
-	struct verbs_dev *dev);
+void verbs_dev_unref(struct verbs_dev *dev);
 void verbs_dev_removal_timer(struct rds_timer *tm);
 void verbs_dev_removed(struct verbs_dev *dev, const char *what);
 
