@@ -74,7 +74,7 @@ static uint64_t acked(struct rds_ep *ep)
 #define OPS(i)                                                                                                         \
 	{                                                                                                              \
 		.caps = RDS_TCAP_DEVICE_OPS | RDS_TCAP_DIRECT, .send = send_to_##i, .flush = flush, .acked = acked,    \
-		.mr_register = verbs_mr_register, .mr_key = verbs_mr_key, .mr_deregister = verbs_mr_deregister         \
+		.mr_register = verbs_ep_mr_register, .mr_key = verbs_ep_mr_key, .mr_deregister = verbs_mr_deregister   \
 	}
 static const struct rds_transport_ops ops[CONNS_HERE] = {OPS(0), OPS(1)};
 

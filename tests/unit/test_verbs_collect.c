@@ -174,7 +174,7 @@ START_TEST(test_before_sleep)
 	learn();
 	ck_assert_uint_eq(frames(4, 64), 1);
 	rx_lock();
-	verbs_attention(&rds_verbs.t, _i ? RDS_ATT_LEADER : RDS_ATT_HELPER);
+	verbs_ep_attention(&rds_verbs.t, _i ? RDS_ATT_LEADER : RDS_ATT_HELPER);
 	rx_unlock();
 	ck_assert(a->speak);
 	verbs_push(a->ep);

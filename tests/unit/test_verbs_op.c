@@ -27,8 +27,8 @@ static void begin(void)
 	ck_assert_int_eq(posix_memalign((void **)&mine, 4096, REGION), 0);
 	memset(region, 0, REGION);
 	world_fill(99, mine, REGION);
-	ck_assert_int_eq(verbs_mr_register(b->ep, region, REGION, &shown), 0);
-	ck_assert(verbs_mr_key(b->ep, shown, &far));
+	ck_assert_int_eq(verbs_ep_mr_register(b->ep, region, REGION, &shown), 0);
+	ck_assert(verbs_ep_mr_key(b->ep, shown, &far));
 }
 
 static void setup(void)
@@ -658,7 +658,7 @@ START_TEST(test_other_device)
 {
 	struct rds_device_key f;
 
-	ck_assert(!verbs_mr_key(a->ep, shown, &f));
+	ck_assert(!verbs_ep_mr_key(a->ep, shown, &f));
 	ck_assert_uint_eq(far.at, (uintptr_t)region);
 }
 END_TEST
@@ -675,18 +675,18 @@ START_TEST(test_refused)
 	ck_assert_int_eq(setrlimit(RLIMIT_MEMLOCK, &l), 0);
 	world_listen();
 	mock_fail(MOCK_ibv_reg_mr, 1, EIO);
-	ck_assert_int_eq(verbs_mr_register(b->ep, region, 4096, &shown), -EIO);
+	ck_assert_int_eq(verbs_ep_mr_register(b->ep, region, 4096, &shown), -EIO);
 	ck_assert_str_eq(world_said(), "");
 	mock_fail(MOCK_ibv_reg_mr, 1, ENOMEM);
-	ck_assert_int_eq(verbs_mr_register(b->ep, region, 4096, &shown), -ENOMEM);
+	ck_assert_int_eq(verbs_ep_mr_register(b->ep, region, 4096, &shown), -ENOMEM);
 	ck_assert_ptr_nonnull(strstr(world_said(), ": no 4096 bytes more of the program's memory can be locked, "));
 	ck_assert_ptr_nonnull(strstr(world_said(), ": the limit of locked memory is 123456 bytes: raise it (ulimit -l"));
 	mock.copies_on_fork = false;
-	ck_assert_int_eq(verbs_mr_register(b->ep, region, 4096, &shown), -EOPNOTSUPP);
+	ck_assert_int_eq(verbs_ep_mr_register(b->ep, region, 4096, &shown), -EOPNOTSUPP);
 	ck_assert_uint_eq(mock_count(MOCK_MR), n);
 	ck_assert_ptr_null(shown);
 	mock.copies_on_fork = true;
-	ck_assert_int_eq(verbs_mr_register(b->ep, region, 4096, &shown), 0);
+	ck_assert_int_eq(verbs_ep_mr_register(b->ep, region, 4096, &shown), 0);
 	ck_assert_uint_eq(mock_count(MOCK_MR), n + 1);
 }
 END_TEST

@@ -219,7 +219,7 @@ START_TEST(test_offered_again_by_itself)
 	world_run();
 	ck_assert_uint_eq(c->nmsgs, 0);
 	rx_lock();
-	pending = verbs_pending(&rds_verbs.t);
+	pending = verbs_dev_pending(&rds_verbs.t);
 	rx_unlock();
 	ck_assert(pending || world_timer_due(100 * MS));
 	world_pass(100 * MS);
@@ -369,7 +369,7 @@ END_TEST
 static void attention(enum rds_attention who)
 {
 	rx_lock();
-	verbs_attention(&rds_verbs.t, who);
+	verbs_ep_attention(&rds_verbs.t, who);
 	rx_unlock();
 }
 

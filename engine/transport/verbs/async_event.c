@@ -10,28 +10,6 @@
 
 #include "engine/transport/verbs/verbs.h"
 
-static struct verbs_ep *async_ep_find(const struct verbs_dev *dev, uint32_t qpn)
-{
-	struct verbs_ep *ep;
-
-	for (ep = rds_verbs.eps; ep; ep = ep->next)
-		if (ep->dev == dev && ep->qp && ep->qpn == qpn)
-			return ep;
-	return NULL;
-}
-
-static void async_qp_event(struct verbs_dev *dev, enum ibv_event_type type, uint32_t qpn)
-{
-	struct verbs_ep *ep = async_ep_find(dev, qpn);
-
-	if (ep && type == IBV_EVENT_QP_LAST_WQE_REACHED)
-		verbs_ep_last_wqe(ep);
-	if (!ep || ep->closed || type == IBV_EVENT_QP_LAST_WQE_REACHED)
-		return;
-	rds_debug("%s: %s", dev->name, vb.ibv_event_type_str(type));
-	verbs_ep_down(ep, -ECONNRESET, false);
-}
-
 static void async_event_handle(struct verbs_dev *dev, enum ibv_event_type type, uint32_t qpn, int port)
 {
 	switch (type) {
@@ -43,7 +21,7 @@ static void async_event_handle(struct verbs_dev *dev, enum ibv_event_type type, 
 	case IBV_EVENT_QP_ACCESS_ERR:
 	case IBV_EVENT_PATH_MIG_ERR:
 	case IBV_EVENT_QP_LAST_WQE_REACHED:
-		async_qp_event(dev, type, qpn);
+		verbs_dev_users->qp_event(dev, type, qpn);
 		return;
 	case IBV_EVENT_CQ_ERR:
 	case IBV_EVENT_SRQ_ERR:
@@ -82,7 +60,7 @@ static bool async_event_is_qp(enum ibv_event_type type)
 	}
 }
 
-void verbs_async_event(struct rds_helper_event *ev, uint32_t events)
+void verbs_dev_async_event(struct rds_helper_event *ev, uint32_t events)
 {
 	struct verbs_dev *dev = container_of(ev, struct verbs_dev, async_ev);
 	struct ibv_async_event said;

@@ -5,7 +5,7 @@
  * A completion queue that is *armed* makes its channel readable once, for the next completion.
  * Arming is a system call on some devices, and a completion that came before it causes no event.
  * So the queue is armed only by a thread that is about to stop looking, and that thread looks once
- * more afterwards (verbs_pending):
+ * more afterwards (verbs_dev_pending):
  *
  *   attention HELPER   armed for everything; the event goes to the helper
  *   LEADER             armed for everything; the kernel wakes the leader (relay), and the helper
@@ -87,12 +87,11 @@ static void cq_route_event(struct verbs_dev *dev)
 			who != RDS_ATT_LEADER || efd < 0 || os_poll_eventfd_arm(&dev->relay, dev->channel->fd, efd));
 }
 
-void verbs_attention(struct rds_transport *t, enum rds_attention who)
+void verbs_dev_attention(enum rds_attention who)
 {
 	bool at_once = who != RDS_ATT_LAZY || rds_verbs.attention == RDS_ATT_LAZY;
 	struct verbs_dev *dev;
 
-	(void)t;
 	rds_verbs.attention = who;
 	for (dev = atomic_load(&rds_verbs.devs); dev; dev = dev->next) {
 		if (os_poll_eventfd_fired(&dev->relay))
@@ -102,13 +101,9 @@ void verbs_attention(struct rds_transport *t, enum rds_attention who)
 			cq_route_event(dev);
 		}
 	}
-	if (who != RDS_ATT_LEADER && who != RDS_ATT_HELPER)
-		return;
-	verbs_batch_flush();
-	verbs_ack_flush();
 }
 
-bool verbs_pending(struct rds_transport *t)
+bool verbs_dev_pending(struct rds_transport *t)
 {
 	struct verbs_dev *dev;
 	int n;
@@ -127,7 +122,7 @@ bool verbs_pending(struct rds_transport *t)
 }
 
 /* Helper, no lock held.  A round of progress follows, as after every event. */
-void verbs_comp_event(struct rds_helper_event *ev, uint32_t events)
+void verbs_dev_comp_event(struct rds_helper_event *ev, uint32_t events)
 {
 	struct verbs_dev *dev = container_of(ev, struct verbs_dev, comp_ev);
 

@@ -240,6 +240,8 @@ void verbs_credit_serve(struct verbs_dev *dev)
 {
 	struct verbs_ep *ep;
 
+	if (dev->dead)
+		return;
 	dev->urgent = false;
 	while ((ep = dev->credit_wait)) {
 		dev->credit_wait = ep->credit_wait_next;
@@ -248,13 +250,16 @@ void verbs_credit_serve(struct verbs_dev *dev)
 	}
 }
 
-void verbs_credit_retry(struct verbs_dev *dev)
+void verbs_ep_dev_starved(struct verbs_dev *dev)
 {
 	struct verbs_ep *ep;
 
-	for (ep = rds_verbs.eps; dev->caps.credits && ep; ep = ep->next)
+	if (!dev->caps.credits)
+		return;
+	for (ep = rds_verbs.eps; ep; ep = ep->next)
 		if (ep->dev == dev && ep->member && ep->rq_len < 2)
 			verbs_credit_schedule(ep);
+	verbs_credit_serve(dev);
 }
 
 const char *verbs_credit_received(struct verbs_ep *ep, const struct verbs_buf *buf)
@@ -336,6 +341,18 @@ static bool credit_scarce(const struct verbs_dev *dev)
 	return yes;
 }
 
+static int credit_bufs_grow(struct verbs_dev *dev)
+{
+	int err = verbs_bufs_grow(dev, VERBS_OWN);
+
+	if (err)
+		return err;
+	rx_lock();
+	verbs_credit_serve(dev);
+	rx_unlock();
+	return 0;
+}
+
 uint32_t verbs_credit_initial(struct verbs_dev *dev, struct verbs_ep *ep)
 {
 	uint32_t n;
@@ -349,11 +366,11 @@ uint32_t verbs_credit_initial(struct verbs_dev *dev, struct verbs_ep *ep)
 	atomic_store(&ep->offer_told, 0);
 	ep->peer_used = ep->large_seen = 0;
 	if (credit_scarce(dev))
-		verbs_bufs_grow(dev, VERBS_OWN); /* may fail */
+		credit_bufs_grow(dev); /* may fail */
 	n = credit_set_aside(ep);
 	if (n || ep->rq_len) /* rq_len is 0 only if too few could be reserved */
 		return n;
-	err = verbs_bufs_grow(dev, VERBS_OWN);
+	err = credit_bufs_grow(dev);
 	n = err ? 0 : credit_set_aside(ep);
 	if (!n)
 		credit_refused(dev, err ? err : -ENOBUFS);

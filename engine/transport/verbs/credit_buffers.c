@@ -134,18 +134,11 @@ struct verbs_buf *verbs_credit_buf_completed(struct verbs_dev *dev, uint64_t wr_
 
 void verbs_credit_buf_put(struct verbs_dev *dev, struct verbs_buf *buf)
 {
-	struct verbs_buf **list = buf->large ? &dev->large : &dev->small;
 	struct verbs_ep *ep = buf->ep;
+	bool counted = ep && !buf->large && !buf->heap;
 
-	buf->ep = NULL;
-	buf->next = *list;
-	*list = buf;
-	if (buf->large) {
-		dev->nlarge++;
-		return;
-	}
-	dev->nsmall++;
-	if (!ep)
+	verbs_buf_put(dev, buf);
+	if (!counted)
 		return;
 	reserve_count_small(ep, ep->nsmall - 1);
 	if (ep->member) /* it may have been the only one that could be posted */

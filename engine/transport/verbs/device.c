@@ -19,8 +19,7 @@
 #include <string.h>
 #include <sys/syscall.h>
 
-#include "engine/transport/verbs/post_list.h"
-#include "engine/transport/verbs/rdma.h"
+#include "engine/transport/verbs/verbs.h"
 
 /*
  * On siw the size has a second purpose.  The library of siw takes offset 0x90000 of the context's
@@ -44,6 +43,8 @@
 #define SIW_VENDOR 0x626d74u
 #define SIW_PAGES_FROM 4096u
 #define RXE_VENDOR 0xffffffu
+
+const struct verbs_dev_users *verbs_dev_users;
 
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
 
@@ -98,7 +99,6 @@ static void dev_find_caps(struct verbs_dev *dev, const struct ibv_device_attr *a
 static void dev_memory_timer(struct rds_timer *tm)
 {
 	struct verbs_dev *dev = container_of(tm, struct verbs_dev, memory);
-	struct verbs_ep *ep;
 
 	/* one more run, for the acknowledgements and completions that this run asks for */
 	if (verbs_arena_was_short(dev->arena))
@@ -107,15 +107,7 @@ static void dev_memory_timer(struct rds_timer *tm)
 		return;
 	dev->memory_looks--;
 	rx_lock();
-	for (ep = rds_verbs.eps; ep; ep = ep->next)
-		if (ep->dev == dev && atomic_load(&ep->state) == VERBS_UP) {
-			/*
-			 * its blocks wait for a completion that no work request may have asked for
-			 */
-			atomic_store(&ep->signal_due, true);
-			ep->head.t->up->push_later(ep->head.conn);
-			ep->head.t->up->writable(ep->head.conn);
-		}
+	verbs_dev_users->memory_short(dev);
 	rx_unlock();
 	rds_timer_set(tm, os_now_ns() + MEMORY_NS);
 }
@@ -225,21 +217,11 @@ void verbs_dev_share_cq(struct verbs_dev *dev)
 /* Helper: is there room for another endpoint?  If so, the others cannot use that room any more. */
 static bool dev_has_room(struct verbs_dev *dev)
 {
-	const struct verbs_ep *ep;
-	unsigned n = 1;
-	uint32_t each;
-	uint64_t sum;
+	uint32_t each = cq_share(dev, verbs_dev_users->queue_pairs(dev) + 1);
 
-	for (ep = rds_verbs.eps; ep; ep = ep->next)
-		n += ep->dev == dev && !ep->qp_dead;
 	/* before counting what the endpoints have in flight */
 	atomic_store(&dev->sq_each, cq_share(dev, dev->neps + 1));
-	each = cq_share(dev, n);
-	sum = each;
-	for (ep = rds_verbs.eps; ep; ep = ep->next)
-		if (ep->dev == dev && !ep->qp_dead)
-			sum += verbs_wr_in_flight(ep) > each ? verbs_wr_in_flight(ep) : each;
-	if (sum <= cq_send_room(dev))
+	if (each + verbs_dev_users->in_flight(dev, each) <= cq_send_room(dev))
 		return true;
 	verbs_dev_share_cq(dev);
 	return false;
@@ -276,6 +258,21 @@ static int dev_queues_new(struct verbs_dev *dev, const struct ibv_device_attr *a
 	return err;
 }
 
+/* Where only a read proves that the peer is there: what peers read, and where our reads go. */
+static int dev_probed_new(struct verbs_dev *dev)
+{
+	int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ, err = 0;
+
+	if (!dev->caps.probe_reads)
+		return 0;
+	if (dev->caps.sink_needs_write)
+		access |= IBV_ACCESS_REMOTE_WRITE;
+	dev->probed = verbs_mem_register(dev, sizeof(*dev->probed), access, &dev->probed_mr, &err);
+	if (err)
+		verbs_memlock_help(dev, err, "what peers read to see that we live,", sizeof(*dev->probed));
+	return err;
+}
+
 static int dev_open_queues(struct verbs_dev *dev)
 {
 	struct ibv_device_attr attr;
@@ -288,7 +285,7 @@ static int dev_open_queues(struct verbs_dev *dev)
 	if (!err)
 		err = verbs_bufs_new(dev);
 	if (!err)
-		err = verbs_keepalive_open(dev);
+		err = dev_probed_new(dev);
 	if (!err)
 		err = verbs_arena_new(dev, &dev->arena);
 	if (!err)
@@ -305,8 +302,8 @@ static int dev_watch(struct verbs_dev *dev)
 {
 	int err;
 
-	dev->comp_ev.fn = verbs_comp_event;
-	dev->async_ev.fn = verbs_async_event;
+	dev->comp_ev.fn = verbs_dev_comp_event;
+	dev->async_ev.fn = verbs_dev_async_event;
 	err = rds_helper_event_add(&dev->comp_ev, dev->channel->fd, EPOLLIN);
 	if (err)
 		return err;
@@ -333,7 +330,8 @@ void verbs_dev_free(struct verbs_dev *dev)
 		vb.ibv_destroy_comp_channel(dev->channel);
 	}
 	verbs_bufs_free(dev);
-	verbs_keepalive_close(dev);
+	if (dev->probed)
+		verbs_mem_release(dev->probed, sizeof(*dev->probed), dev->probed_mr);
 	if (dev->pd)
 		vb.ibv_dealloc_pd(dev->pd);
 	if (dev->ctx) {
@@ -389,7 +387,7 @@ static void dev_publish(struct verbs_dev *dev)
 	verbs_bufs_arm_limit(dev);
 	dev->next = atomic_load(&rds_verbs.devs);
 	atomic_store(&rds_verbs.devs, dev);
-	verbs_attention(&rds_verbs.t, rds_verbs.attention);
+	verbs_dev_attention(rds_verbs.attention);
 	rx_unlock();
 	verbs_listen_watch(dev);
 }

@@ -73,21 +73,6 @@ static void dev_finish_removal(struct verbs_dev *dev)
 		verbs_cm_destroy_bound(hold_id);
 }
 
-/* Copies messages out of the device's memory.  False: some are still there.  rx held. */
-static bool dev_evacuate(const struct verbs_dev *dev)
-{
-	struct verbs_ep *ep;
-	bool all = true;
-
-	for (ep = rds_verbs.eps; ep; ep = ep->next) {
-		if (ep->dev != dev || !ep->inplace)
-			continue;
-		ep->head.t->up->evacuate(ep->head.conn, (struct rds_ep *)ep);
-		all = all && !ep->inplace;
-	}
-	return all;
-}
-
 /* The device is gone: copies messages out, then frees it if it has no user.  Helper, timer. */
 void verbs_dev_removal_timer(struct rds_timer *tm)
 {
@@ -95,7 +80,7 @@ void verbs_dev_removal_timer(struct rds_timer *tm)
 	bool empty;
 
 	rx_lock();
-	empty = dev_evacuate(dev);
+	empty = verbs_dev_users->evacuate(dev);
 	rx_unlock();
 	if (!empty)
 		rds_timer_set(tm, os_now_ns() + EVACUATE_NS);
@@ -113,8 +98,6 @@ void verbs_dev_unref(struct verbs_dev *dev)
 
 void verbs_dev_removed(struct verbs_dev *dev, const char *what)
 {
-	struct verbs_ep *ep, *next;
-
 	if (dev->dead)
 		return;
 	rds_warn("the RDMA device %s is gone: %s", dev->name, what);
@@ -124,18 +107,6 @@ void verbs_dev_removed(struct verbs_dev *dev, const char *what)
 	rds_helper_event_del(dev->ctx->async_fd);
 	/* the kernel reports the closed channel, and would go on reporting it */
 	rds_helper_event_del(dev->channel->fd);
-	for (ep = rds_verbs.eps; ep; ep = next) {
-		next = ep->next; /* closing an endpoint does not take it off the list at once */
-		if (ep->dev != dev)
-			continue;
-		/*
-		 * the endpoint may be waiting for an answer that this device does not give any more
-		 */
-		if (ep->closed)
-			verbs_ep_close_continue(ep);
-		else
-			verbs_ep_down(ep, -ENODEV, false);
-	}
-	verbs_locate_dev_removed(dev);
+	verbs_dev_users->removed(dev);
 	rds_timer_set(&dev->leave, os_now_ns());
 }

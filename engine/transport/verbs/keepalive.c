@@ -26,26 +26,6 @@
 
 /* ---- what is read ---- */
 
-int verbs_keepalive_open(struct verbs_dev *dev)
-{
-	int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ, err = 0;
-
-	if (!dev->caps.probe_reads)
-		return 0;
-	if (dev->caps.sink_needs_write)
-		access |= IBV_ACCESS_REMOTE_WRITE;
-	dev->probed = verbs_mem_register(dev, sizeof(*dev->probed), access, &dev->probed_mr, &err);
-	if (err)
-		verbs_memlock_help(dev, err, "what peers read to see that we live,", sizeof(*dev->probed));
-	return err;
-}
-
-void verbs_keepalive_close(struct verbs_dev *dev)
-{
-	if (dev->probed)
-		verbs_mem_release(dev->probed, sizeof(*dev->probed), dev->probed_mr);
-}
-
 unsigned verbs_keepalive_window_out(const struct verbs_dev *dev, struct verbs_window *wire)
 {
 	struct verbs_window w = {.len = VERBS_PROBE};

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/transport/verbs/rdma.h"
+#include "engine/transport/verbs/verbs.h"
 
 #define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE)
 
@@ -46,9 +46,8 @@ static void mr_refused(struct verbs_dev *dev, size_t len, int err)
 		rds_debug("%s: a region of %zu bytes cannot be registered: %s", dev->name, len, strerror(-err));
 }
 
-int verbs_mr_register(struct rds_ep *rep, void *mem, size_t len, struct rds_device_mr **out)
+int verbs_mr_register(struct verbs_dev *dev, void *mem, size_t len, struct rds_device_mr **out)
 {
-	struct verbs_dev *dev = ((struct verbs_ep *)rep)->dev;
 	struct rds_device_mr *s;
 	int err;
 
@@ -79,12 +78,12 @@ int verbs_mr_register(struct rds_ep *rep, void *mem, size_t len, struct rds_devi
 	return 0;
 }
 
-bool verbs_mr_key(struct rds_ep *rep, const struct rds_device_mr *s, struct rds_device_key *far)
+bool verbs_mr_key(const struct verbs_dev *dev, const struct rds_device_mr *s, struct rds_device_key *far)
 {
 	bool here;
 
 	pthread_mutex_lock(&lock);
-	here = s->mr && s->dev == ((struct verbs_ep *)rep)->dev;
+	here = s->mr && s->dev == dev;
 	if (here)
 		*far = (struct rds_device_key){.key = s->mr->rkey, .at = (uintptr_t)s->mr->addr};
 	pthread_mutex_unlock(&lock);

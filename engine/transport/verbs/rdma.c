@@ -56,6 +56,16 @@ static struct verbs_rdma_op *dev_op_at(const struct verbs_ep *ep, uint32_t i)
 
 /* ---- tx ---- */
 
+int verbs_ep_mr_register(struct rds_ep *rep, void *mem, size_t len, struct rds_device_mr **out)
+{
+	return verbs_mr_register(((struct verbs_ep *)rep)->dev, mem, len, out);
+}
+
+bool verbs_ep_mr_key(struct rds_ep *rep, const struct rds_device_mr *shown, struct rds_device_key *far)
+{
+	return verbs_mr_key(((struct verbs_ep *)rep)->dev, shown, far);
+}
+
 struct slice {
 	const struct iovec *iov;
 	size_t at;

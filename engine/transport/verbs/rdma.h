@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * rdma.h - RDMA operations that the device carries out (rdma.c), and the memory of programs that it
- * reaches (mr.c).
+ * rdma.h - RDMA operations that the device carries out (rdma.c).
  */
 #ifndef VERBS_RDMA_H
 #define VERBS_RDMA_H
@@ -25,6 +24,9 @@ struct verbs_rdma_op {
 };
 
 /* rdma.c */
+/* tx; mr_key: and rx */
+int verbs_ep_mr_register(struct rds_ep *ep, void *mem, size_t len, struct rds_device_mr **out);
+bool verbs_ep_mr_key(struct rds_ep *ep, const struct rds_device_mr *shown, struct rds_device_key *far);
 int verbs_rdma_post(struct rds_ep *ep, const struct rds_device_op *op); /* tx */
 void verbs_rdma_fence(struct rds_ep *ep);				/* tx */
 /* tx: messages up to seq are in the chain, so operations before them can end with the next post. */
@@ -36,14 +38,6 @@ void verbs_rdma_completed(struct verbs_ep *ep, uint32_t wr,
 /* rx: the peer has everything up to ack */
 void verbs_rdma_acked(struct verbs_ep *ep, uint64_t ack);
 void verbs_rdma_free(struct verbs_ep *ep);		  /* nothing is in flight */
-
-/* mr.c */
-/* tx */
-int verbs_mr_register(struct rds_ep *ep, void *mem, size_t len, struct rds_device_mr **out);
-bool verbs_mr_key(struct rds_ep *ep, const struct rds_device_mr *shown, struct rds_device_key *far);
-void verbs_mr_deregister(struct rds_device_mr *shown);
-void verbs_mr_dev_end(struct verbs_dev *dev); /* helper: the device is about to be freed */
-void verbs_mr_forget(void);		      /* forked child */
 
 /* send.c; tx */
 /* room for n work requests, and no message is unfinished but a held batch */

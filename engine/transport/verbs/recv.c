@@ -112,7 +112,7 @@ static inline enum took message_give(struct verbs_ep *ep, struct rds_rx *rx)
 static void buf_unref(struct verbs_dev *dev, struct verbs_buf *buf)
 {
 	if (--buf->users == 0)
-		verbs_buf_put(dev, buf);
+		verbs_recv_buf_put(dev, buf);
 }
 
 /* Hands over a whole message, at buf->at.  The engine copies it if the buffer cannot be spared. */
@@ -273,7 +273,7 @@ static enum took segment_take(struct verbs_ep *ep, struct verbs_buf **buf)
 		break;
 	}
 	recv_nonsense(ep, "segments that do not fit together");
-	verbs_buf_put(ep->dev, *buf);
+	verbs_recv_buf_put(ep->dev, *buf);
 	return TOOK;
 }
 
@@ -515,7 +515,7 @@ static void wc_received(struct verbs_dev *dev, const struct ibv_wc *wc)
 			rds_debug("%s: a receive failed: %s", dev->name, vb.ibv_wc_status_str(wc->status));
 		if (ep && wc->status != IBV_WC_SUCCESS)
 			verbs_ep_broken(ep, -ECONNRESET);
-		verbs_buf_put(dev, buf);
+		verbs_recv_buf_put(dev, buf);
 		return;
 	}
 	buf->len = wc->byte_len < VERBS_BUF(dev->caps.frame) ? wc->byte_len : VERBS_BUF(dev->caps.frame);
@@ -523,7 +523,7 @@ static void wc_received(struct verbs_dev *dev, const struct ibv_wc *wc)
 	buf->users = 1;
 	ep->quiet_since = 0;
 	if (unlikely(!frame_makes_sense(ep, buf))) {
-		verbs_buf_put(dev, buf);
+		verbs_recv_buf_put(dev, buf);
 		return;
 	}
 	if (unlikely(!ep->heard)) {
@@ -532,7 +532,7 @@ static void wc_received(struct verbs_dev *dev, const struct ibv_wc *wc)
 	}
 	state = atomic_load_explicit(&ep->state, memory_order_acquire);
 	if (unlikely(recv_is_over(ep, state)))
-		verbs_buf_put(dev, buf);
+		verbs_recv_buf_put(dev, buf);
 	else if (unlikely(ep->later || state < VERBS_UP)) {
 		if (!ep->later || !later_take_control(ep, buf))
 			later_add(ep, buf);
@@ -563,7 +563,7 @@ static bool bufs_refill_due(const struct verbs_dev *dev, int found)
 {
 	if (unlikely(dev->caps.credits))
 		return dev->credit_wait && (!found || dev->urgent);
-	return dev->nrefill && (!found || dev->nrefill >= POLL_BATCH || dev->nrefill >= dev->nbufs / 8);
+	return dev->nrefill && (!found || dev->nrefill >= VERBS_REFILL_BATCH || dev->nrefill >= dev->nbufs / 8);
 }
 
 static bool dev_progress(struct verbs_dev *dev)
@@ -582,7 +582,7 @@ static bool dev_progress(struct verbs_dev *dev)
 			wc_handle(dev, &wc[i]);
 		any |= n > 0;
 		if (bufs_refill_due(dev, n))
-			verbs_bufs_refill(dev);
+			verbs_recv_bufs_refill(dev);
 		if (n < POLL_BATCH)
 			break;
 	}
@@ -606,6 +606,17 @@ bool verbs_progress(struct rds_transport *t)
 
 /* ---- the engine's side ---- */
 
+/* A program that stops looking finds what it owes on its way. */
+void verbs_ep_attention(struct rds_transport *t, enum rds_attention who)
+{
+	(void)t;
+	verbs_dev_attention(who);
+	if (who != RDS_ATT_LEADER && who != RDS_ATT_HELPER)
+		return;
+	verbs_batch_flush();
+	verbs_ack_flush();
+}
+
 void verbs_ack(struct rds_ep *rep, uint64_t seq)
 {
 	struct verbs_ep *ep = (struct verbs_ep *)rep;
@@ -620,8 +631,8 @@ void verbs_release(struct rds_ep *rep, void *token)
 
 	buf_unref(dev, token);
 	ep->inplace--;
-	if (unlikely(dev->nrefill >= POLL_BATCH || dev->urgent))
-		verbs_bufs_refill(dev);
+	if (unlikely(dev->nrefill >= VERBS_REFILL_BATCH || dev->urgent))
+		verbs_recv_bufs_refill(dev);
 	if (unlikely(ep->closed))
 		verbs_ep_free_if_done(ep);
 }

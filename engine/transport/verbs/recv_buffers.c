@@ -16,7 +16,6 @@
 
 #include "engine/transport/verbs/verbs.h"
 
-#define REFILL_BATCH 16u
 #define FEWEST_BUFFERS 64u
 #define FEWEST_SHARED (FEWEST_BUFFERS * VERBS_FRAME / VERBS_FRAME_SHARED)
 #define GROWTH 10u /* small buffers may grow by this many times the number in the option */
@@ -34,33 +33,36 @@
 
 void verbs_buf_put(struct verbs_dev *dev, struct verbs_buf *buf)
 {
+	struct verbs_buf **list = &dev->refill;
+	uint32_t *n = &dev->nrefill;
+
 	if (unlikely(buf->heap)) {
 		free(buf);
 		return;
 	}
 	if (unlikely(dev->caps.credits)) {
-		verbs_credit_buf_put(dev, buf);
-		return;
+		list = buf->large ? &dev->large : &dev->small;
+		n = buf->large ? &dev->nlarge : &dev->nsmall;
 	}
 	buf->ep = NULL;
-	buf->next = dev->refill;
-	dev->refill = buf;
-	dev->nrefill++;
+	buf->next = *list;
+	*list = buf;
+	++*n;
 }
 
 /*
- * Posts one chain of at most REFILL_BATCH buffers.  How many the device took is read from the rest
+ * Posts one chain of at most VERBS_REFILL_BATCH buffers.  How many the device took is read from the rest
  * of the chain: some drivers return 0 and took half.
  */
 static unsigned srq_post_batch(struct verbs_dev *dev)
 {
-	struct ibv_recv_wr wr[REFILL_BATCH], *bad = NULL;
-	struct ibv_sge sge[REFILL_BATCH];
+	struct ibv_recv_wr wr[VERBS_REFILL_BATCH], *bad = NULL;
+	struct ibv_sge sge[VERBS_REFILL_BATCH];
 	struct verbs_buf *buf = dev->refill;
 	unsigned n, took;
 	int err;
 
-	for (n = 0; n < REFILL_BATCH && buf; n++, buf = buf->next) {
+	for (n = 0; n < VERBS_REFILL_BATCH && buf; n++, buf = buf->next) {
 		sge[n] = (struct ibv_sge){
 			.addr = (uintptr_t)buf->mem, .length = VERBS_BUF(dev->caps.frame), .lkey = buf->lkey};
 		wr[n] = (struct ibv_recv_wr){.wr_id = buf->index, .sg_list = &sge[n], .num_sge = 1, .next = NULL};
@@ -100,7 +102,6 @@ void verbs_bufs_refill(struct verbs_dev *dev)
 		verbs_bufs_retry_later(dev);
 		break;
 	}
-	verbs_credit_serve(dev);
 }
 
 static void bufs_starved_timer(struct rds_timer *tm)
@@ -108,8 +109,8 @@ static void bufs_starved_timer(struct rds_timer *tm)
 	struct verbs_dev *dev = container_of(tm, struct verbs_dev, starved);
 
 	rx_lock();
-	verbs_credit_retry(dev);
 	verbs_bufs_refill(dev);
+	verbs_dev_users->starved(dev);
 	rx_unlock();
 }
 
@@ -289,7 +290,6 @@ int verbs_bufs_grow(struct verbs_dev *dev, uint32_t fewest)
 	m->next = dev->grown;
 	dev->grown = m;
 	bufs_add(dev, n, VERBS_BUF_SMALL, m->mem, m->mr->lkey);
-	verbs_bufs_refill(dev);
 	rx_unlock();
 	return 0;
 }

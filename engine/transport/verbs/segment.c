@@ -85,7 +85,7 @@ enum verbs_segment_result verbs_segment_join(struct verbs_ep *ep, struct verbs_b
 		return VERBS_NONSENSE;
 	memcpy(part->mem + part->len, came->mem + skip, came->len - skip);
 	part->len += came->len - skip;
-	verbs_buf_put(ep->dev, came);
+	verbs_recv_buf_put(ep->dev, came);
 	if (part->len < ep->part_len)
 		return VERBS_PART;
 	ep->part = NULL;

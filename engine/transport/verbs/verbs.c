@@ -16,6 +16,16 @@ static void verbs_to_sockaddr(const struct in6_addr *ip, uint32_t scope, struct 
 	rds_addr_to_sockaddr(ip, 0, scope, ss);
 }
 
+static const struct verbs_dev_users dev_users = {
+	.queue_pairs = verbs_ep_dev_count,
+	.in_flight = verbs_ep_dev_in_flight,
+	.memory_short = verbs_ep_dev_memory_short,
+	.starved = verbs_ep_dev_starved,
+	.evacuate = verbs_ep_dev_evacuate,
+	.qp_event = verbs_ep_dev_qp_event,
+	.removed = verbs_ep_dev_removed,
+};
+
 /*
  * On many devices the queues lie in this process's own pages, and fork() makes such pages copy on
  * write.  Where the kernel does not copy pinned pages for the child at once, the parent's next
@@ -54,6 +64,7 @@ static int verbs_make_ready(void)
 	if (err || rds_verbs.ready)
 		return err;
 	verbs_fork_init();
+	verbs_dev_users = &dev_users;
 	err = verbs_cm_start();
 	if (err) {
 		rds_error("RDMA devices cannot be used: %s%s", strerror(-err), cm_node_help(err));
@@ -127,17 +138,17 @@ static const struct rds_transport_ops verbs_ops = {
 	.want_room = verbs_want_room,
 	.describe = verbs_describe,
 	.push = verbs_push,
-	.mr_register = verbs_mr_register,
-	.mr_key = verbs_mr_key,
+	.mr_register = verbs_ep_mr_register,
+	.mr_key = verbs_ep_mr_key,
 	.mr_deregister = verbs_mr_deregister,
 	.post = verbs_rdma_post,
 	.fence = verbs_rdma_fence,
 	.progress = verbs_progress,
 	.ack = verbs_ack,
 	.release = verbs_release,
-	.attention = verbs_attention,
+	.attention = verbs_ep_attention,
 	.relieve = verbs_relieve,
-	.pending = verbs_pending,
+	.pending = verbs_dev_pending,
 };
 
 /*

@@ -67,6 +67,7 @@
 /* size of a small receive buffer (caps.credits), fixed by the protocol */
 #define VERBS_BUF_SMALL 192u
 #define VERBS_OWN 3u	 /* small receive buffers that each endpoint always has */
+#define VERBS_REFILL_BATCH 16u /* buffers that are posted together */
 #define VERBS_RQ 64u	 /* receives in a receive queue of an endpoint's own */
 #define VERBS_KNOWN 256u /* credits that a peer may have granted and that are not used yet */
 #define VERBS_MARK 8u	 /* bytes, all ones, before each segment of a frame but the first */
@@ -254,7 +255,7 @@ struct verbs_dev {
 	bool helper_deaf;
 	struct os_poll_eventfd relay; /* from the channel to the engine's relay_fd */
 	unsigned unacked_events;
-	struct ibv_wc stash[16]; /* polled by verbs_pending(), not yet handled */
+	struct ibv_wc stash[16]; /* polled by verbs_dev_pending(), not yet handled */
 	unsigned nstash, stash_at;
 	/* DEVICE_REMOVAL, DEVICE_FATAL: no endpoint may use it (written by the helper, under rx) */
 	_Atomic bool dead;
@@ -276,6 +277,23 @@ struct verbs_dev {
 	bool removed; /* hold_id has received DEVICE_REMOVAL */
 	struct verbs_cm_owner owner;
 };
+
+/* What devices want of the parts that use them; verbs.c fills it in. */
+struct verbs_dev_users {
+	/* endpoints whose queue pair exists, or is still to be made; helper */
+	unsigned (*queue_pairs)(const struct verbs_dev *dev);
+	/* the work requests that these have in flight, each counted as `least` at least; helper, rx */
+	uint64_t (*in_flight)(const struct verbs_dev *dev, uint32_t least);
+	/* Blocks are waited for: those that are not needed any more are to be given back.  Helper, rx. */
+	void (*memory_short)(const struct verbs_dev *dev);
+	/* Some time after verbs_bufs_retry_later(): who found no buffer tries again.  Helper, rx. */
+	void (*starved)(struct verbs_dev *dev);
+	/* Messages in the device's memory are copied out.  False: some are still there.  Helper, rx. */
+	bool (*evacuate)(const struct verbs_dev *dev);
+	void (*qp_event)(const struct verbs_dev *dev, enum ibv_event_type type, uint32_t qpn); /* helper */
+	void (*removed)(const struct verbs_dev *dev); /* it is dead: nothing comes from it any more; helper */
+};
+extern const struct verbs_dev_users *verbs_dev_users;
 
 /*
  * Finds or makes the device of a bound id.  An id that has an owner gets our context.  With control
@@ -315,7 +333,7 @@ void verbs_bufs_free(struct verbs_dev *dev);
 /* ask the device to report when buffers run low */
 void verbs_bufs_arm_limit(struct verbs_dev *dev);
 void verbs_bufs_low(struct verbs_dev *dev); /* helper: the device reports that buffers are low */
-/* rx: posted with the next refill */
+/* rx: posted with the next refill; where endpoints have queues of their own, free for any */
 void verbs_buf_put(struct verbs_dev *dev, struct verbs_buf *buf);
 void verbs_bufs_refill(struct verbs_dev *dev); /* rx: posts returned buffers, in batches */
 /* rx: have the helper retry soon, memory was short */
@@ -332,7 +350,7 @@ void verbs_credit_buf_unreserve(struct verbs_ep *ep);
 bool verbs_credit_buf_post(struct verbs_ep *ep, bool large);
 /* NULL: not the buffer's current turn */
 struct verbs_buf *verbs_credit_buf_completed(struct verbs_dev *dev, uint64_t wr_id);
-void verbs_credit_buf_put(struct verbs_dev *dev, struct verbs_buf *buf);
+void verbs_credit_buf_put(struct verbs_dev *dev, struct verbs_buf *buf); /* for verbs_buf_put() */
 void verbs_credit_buf_put_all(struct verbs_ep *ep); /* after its queue pair is gone */
 bool verbs_credit_buf_may_stay(const struct verbs_dev *dev, const struct verbs_buf *buf, uint32_t len);
 
@@ -578,7 +596,7 @@ struct verbs {
 	struct verbs_ep *owing; /* rx: endpoints that owe an acknowledgement (ack.c) */
 	/* rx: endpoints with a batch that waits for more messages (batch_when.c) */
 	struct verbs_ep *holding;
-	enum rds_attention attention;	/* rx: last value given to verbs_attention() */
+	enum rds_attention attention;	/* rx: last value given to verbs_dev_attention() */
 	struct rdma_cm_id *listener[2]; /* listeners at a port of our own: for IPv4, for IPv6 */
 	_Atomic uint16_t port;		/* that port, host byte order; 0: none */
 };
@@ -643,6 +661,16 @@ void verbs_batch_flush(void);
 void verbs_batch_cancel(struct verbs_ep *ep); /* rx: the endpoint is closed */
 
 /* recv.c; rx */
+
+static inline void verbs_recv_buf_put(struct verbs_dev *dev, struct verbs_buf *buf)
+{
+	if (unlikely(dev->caps.credits))
+		verbs_credit_buf_put(dev, buf);
+	else
+		verbs_buf_put(dev, buf);
+}
+
+void verbs_ep_attention(struct rds_transport *t, enum rds_attention who);
 bool verbs_progress(struct rds_transport *t);
 void verbs_ack(struct rds_ep *ep, uint64_t seq);
 void verbs_release(struct rds_ep *ep, void *token);
@@ -683,9 +711,15 @@ uint32_t verbs_credit_initial(struct verbs_dev *dev, struct verbs_ep *ep);
 const char *verbs_credit_received(struct verbs_ep *ep, const struct verbs_buf *buf);
 /* rx: posts what is due, after segments or buffers have come */
 void verbs_credit_serve(struct verbs_dev *dev);
+static inline void verbs_recv_bufs_refill(struct verbs_dev *dev) /* rx */
+{
+	if (unlikely(dev->caps.credits))
+		verbs_credit_serve(dev);
+	else
+		verbs_bufs_refill(dev);
+}
 /* rx: put the endpoint on the list that verbs_credit_serve() works through */
 void verbs_credit_schedule(struct verbs_ep *ep);
-void verbs_credit_retry(struct verbs_dev *dev);	 /* rx, helper: endpoints that could not be served */
 uint8_t verbs_credit_grant(struct verbs_ep *ep); /* tx: credits to grant with this frame */
 /* tx: credits are to be granted, in a control frame if necessary */
 bool verbs_credit_grant_due(const struct verbs_ep *ep);
@@ -701,9 +735,25 @@ uint32_t verbs_segment_frame_len(const struct verbs_buf *buf);
 enum verbs_segment_result verbs_segment_join(struct verbs_ep *ep, struct verbs_buf **buf);
 
 /* cq_notify.c; rx */
-void verbs_attention(struct rds_transport *t, enum rds_attention who);
-bool verbs_pending(struct rds_transport *t);
-void verbs_comp_event(struct rds_helper_event *ev, uint32_t events); /* helper */
+void verbs_dev_attention(enum rds_attention who);
+bool verbs_dev_pending(struct rds_transport *t);
+void verbs_dev_comp_event(struct rds_helper_event *ev, uint32_t events); /* helper */
+
+/* mr.c */
+int verbs_mr_register(struct verbs_dev *dev, void *mem, size_t len, struct rds_device_mr **out);
+bool verbs_mr_key(const struct verbs_dev *dev, const struct rds_device_mr *shown, struct rds_device_key *far);
+void verbs_mr_deregister(struct rds_device_mr *shown);
+void verbs_mr_dev_end(struct verbs_dev *dev); /* helper: the device is about to be freed */
+void verbs_mr_forget(void);		      /* forked child */
+
+/* dev_users.c, credit.c: of struct verbs_dev_users */
+unsigned verbs_ep_dev_count(const struct verbs_dev *dev);
+uint64_t verbs_ep_dev_in_flight(const struct verbs_dev *dev, uint32_t least);
+void verbs_ep_dev_memory_short(const struct verbs_dev *dev);
+void verbs_ep_dev_starved(struct verbs_dev *dev);
+bool verbs_ep_dev_evacuate(const struct verbs_dev *dev);
+void verbs_ep_dev_qp_event(const struct verbs_dev *dev, enum ibv_event_type type, uint32_t qpn);
+void verbs_ep_dev_removed(const struct verbs_dev *dev);
 
 /* verbs.c */
 int verbs_claims(struct rds_transport *t, const struct in6_addr *laddr, uint32_t scope);
@@ -804,12 +854,6 @@ void verbs_locate_dev_removed(const struct verbs_dev *dev);
 
 /* keepalive.c, async_event.c; helper */
 void verbs_keepalive_need(void); /* an endpoint has come up */
-/*
- * Control held or helper, as when the device is made: registers the memory that probes read
- * (verbs_probed).
- */
-int verbs_keepalive_open(struct verbs_dev *dev);
-void verbs_keepalive_close(struct verbs_dev *dev);
 /* Writes our window in wire byte order.  Returns its length; 0: the device needs none. */
 unsigned verbs_keepalive_window_out(const struct verbs_dev *dev, struct verbs_window *wire);
 /*
@@ -818,7 +862,7 @@ unsigned verbs_keepalive_window_out(const struct verbs_dev *dev, struct verbs_wi
 bool verbs_keepalive_window_in(struct verbs_ep *ep, const struct verbs_cm_ev *ev, unsigned behind);
 /* tx: fills in the read of the peer's window */
 void verbs_keepalive_fill_read(struct verbs_ep *ep, struct ibv_send_wr *wr);
-void verbs_async_event(struct rds_helper_event *ev, uint32_t events);
+void verbs_dev_async_event(struct rds_helper_event *ev, uint32_t events);
 
 /* Forked child: drops all state, which belongs to the parent. */
 void verbs_rendezvous_forget(void);
