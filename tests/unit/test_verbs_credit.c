@@ -59,7 +59,7 @@ static uint32_t idle_add(struct verbs_dev *dev)
 	ep->owner.on_event = nothing;
 	ck_assert_int_eq(vb.rdma_create_id(rds_verbs.events, &ep->cm, &ep->owner, RDMA_PS_TCP), 0);
 	ck_assert_int_eq(vb.rdma_bind_addr(ep->cm, (struct sockaddr *)&sa), 0);
-	ck_assert_int_eq(verbs_dev_get(ep->cm, &same), 0);
+	ck_assert_int_eq(verbs_cm_dev_get(ep->cm, &same), 0);
 	ck_assert_ptr_eq(same, dev);
 	ep->dev = dev;
 	ck_assert_int_eq(verbs_qp_create(ep), 0);

@@ -201,7 +201,7 @@ START_TEST(test_claims_id_removed)
 	peer_address(&ss, US, 0);
 	ck_assert_int_eq(vb.rdma_create_id(rds_verbs.events, &id, NULL, RDMA_PS_TCP), 0);
 	ck_assert_int_eq(vb.rdma_bind_addr(id, (struct sockaddr *)&ss), 0);
-	ck_assert_int_eq(verbs_dev_get(id, &dev), 0);
+	ck_assert_int_eq(verbs_cm_dev_get(id, &dev), 0);
 	ck_assert_ptr_eq(dev, world_dev());
 	mock_async(world.ours, IBV_EVENT_DEVICE_FATAL);
 	world_run();

@@ -5,8 +5,8 @@
  *
  * An event is copied and acknowledged before its owner receives it, so an owner may destroy any id
  * at any time: rdma_destroy_id waits for events that are not acknowledged.  Nothing here waits.
- * The owners decide what becomes of a connection (connect.c, listen.c, endpoint.c, port_query.c,
- * device_removal.c).
+ * The owners decide what becomes of a connection, of a query (port_query.c), of a device
+ * (device_id.c).
  */
 #include <fcntl.h>
 #include <ifaddrs.h>
@@ -235,11 +235,12 @@ static int cm_channel_open(void)
 }
 
 /* The helper watches the channel last: until then no other thread looks at any of this. */
-int verbs_cm_start(void)
+int verbs_cm_start(struct verbs_cm_owner *acceptor)
 {
 	uint16_t port = 0;
 	int err = cm_channel_open();
 
+	rds_verbs.acceptor = acceptor;
 	rds_verbs.cm_ev.fn = verbs_cm_event;
 	if (!err)
 		err = verbs_listen(0, rds_verbs.listener, &port);

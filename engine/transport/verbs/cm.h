@@ -79,7 +79,11 @@ struct verbs_cm_connect {
 };
 
 /* cm.c; helper */
-int verbs_cm_start(void); /* opens event channel and listener; program's thread, control held */
+/*
+ * Opens event channel and listeners, whose requests go to the acceptor.  Program's thread, control
+ * held.
+ */
+int verbs_cm_start(struct verbs_cm_owner *acceptor);
 void verbs_cm_event(struct rds_helper_event *ev, uint32_t events);
 void verbs_cm_options(struct rdma_cm_id *cm, uint8_t tos); /* before the id connects or accepts */
 int verbs_cm_id_new(struct verbs_cm_owner *owner, uint8_t tos, struct rdma_cm_id **out);

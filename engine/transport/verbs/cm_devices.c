@@ -9,7 +9,7 @@
  * domain with the first id on a device and gives it back with the last, so a device that is put
  * aside and has lost all its ids cannot be used any more.  Hence a device is put aside
  *
- *   - when we have it open ourselves, and with it an id that stays (device.c, device_removal.c);
+ *   - when we have it open ourselves, and with it an id that stays (device_id.c);
  *   - when any id receives DEVICE_REMOVAL.
  *
  * There are times when we do not have the device open: because it could not be opened (it was just
@@ -161,15 +161,15 @@ bool verbs_cm_dev_keep_id(struct rdma_cm_id *cm)
 	return kept;
 }
 
-void verbs_cm_dev_leave_id(struct rdma_cm_id *hold_id)
+void verbs_cm_dev_leave_id(struct rdma_cm_id *cm)
 {
 	bool kept;
 
 	pthread_mutex_lock(&cm_devs.lock);
-	kept = witness_new(hold_id);
+	kept = witness_new(cm);
 	pthread_mutex_unlock(&cm_devs.lock);
 	if (!kept)
-		vb.rdma_destroy_id(hold_id);
+		vb.rdma_destroy_id(cm);
 }
 
 /*
@@ -196,7 +196,7 @@ static void ctx_unwanted(struct rdma_cm_id *cm)
 
 void verbs_cm_dev_event(struct rdma_cm_id *cm, enum rdma_cm_event_type what)
 {
-	if (!cm->verbs || verbs_dev_owns_id(cm))
+	if (!cm->verbs || verbs_cm_dev_owns_id(cm))
 		return;
 	if (what == RDMA_CM_EVENT_DEVICE_REMOVAL)
 		verbs_cm_dev_put_aside(cm->verbs);

@@ -154,7 +154,7 @@ void verbs_cm_destroy(struct rdma_cm_id *cm)
 	bool idle;
 
 	cm->context = NULL;
-	verbs_dev_restore_ctx(cm);
+	verbs_cm_dev_restore_ctx(cm);
 	if (verbs_cm_dev_keep_id(cm))
 		return;
 	r = malloc(sizeof(*r));

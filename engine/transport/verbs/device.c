@@ -9,7 +9,7 @@
  * The device is opened once more for this library.  librdmacm opens each device for itself, too,
  * and ids come with that context; but in a forked child that context would remain the parent's for
  * ever, and objects made there would not go away when the parent is killed.  So ids are given our
- * context (verbs_dev_get).
+ * context (device_id.c).
  *
  * This file asks which kind of device it is and turns the answer into capabilities; no other file
  * tells iWARP from InfiniBand.
@@ -389,7 +389,6 @@ static void dev_publish(struct verbs_dev *dev)
 	atomic_store(&rds_verbs.devs, dev);
 	verbs_dev_attention(rds_verbs.attention);
 	rx_unlock();
-	verbs_listen_watch(dev);
 }
 
 /*
@@ -421,12 +420,12 @@ static int dev_has_no_srq(const char *name)
 }
 
 /*
- * If hold_id exists, the helper may be handling an event of it and a timer of the device may be
- * set: then the device is freed from that timer.
+ * If it is held, the helper may be handling its removal and a timer of the device may be set: then
+ * the device is freed from that timer.
  */
 static void dev_abandon(struct verbs_dev *dev)
 {
-	if (atomic_load(&dev->hold_id))
+	if (atomic_load(&dev->hold))
 		rds_timer_set(&dev->leave, os_now_ns());
 	else
 		verbs_dev_free(dev);
@@ -453,7 +452,7 @@ static int dev_no_second(const struct verbs_dev *full, int err)
 	return -ENOBUFS;
 }
 
-static int dev_new(struct ibv_device *device, const struct sockaddr *addr, const struct verbs_dev *full,
+static int dev_new(struct ibv_device *device, struct rdma_cm_id *cm, const struct verbs_dev *full,
 		   struct verbs_dev **out)
 {
 	struct verbs_dev *dev = calloc(1, sizeof(*dev));
@@ -471,13 +470,14 @@ static int dev_new(struct ibv_device *device, const struct sockaddr *addr, const
 		err = dev->ctx ? dev_open_queues(dev) : errno ? -errno : -ENODEV;
 	}
 	if (!err) {
-		err = verbs_dev_hold_id(dev, addr);
+		err = verbs_dev_users->opened(dev, cm);
 		leaving = err == -ENODEV;
 	}
 	if (!err)
 		err = dev_watch(dev);
 	if (!err) {
 		dev_publish(dev);
+		verbs_dev_users->published(dev, cm);
 		*out = dev;
 		return 0;
 	}
@@ -492,72 +492,17 @@ static int dev_new(struct ibv_device *device, const struct sockaddr *addr, const
  * that binds.  To the helper the device stays valid until the next timer; the program's thread
  * learns only that there is a device.
  */
-static int dev_get(struct rdma_cm_id *cm, bool to_send, struct verbs_dev **out)
+int verbs_dev_get(struct ibv_device *device, bool to_send, struct rdma_cm_id *cm, struct verbs_dev **out)
 {
-	struct verbs_dev *dev, *full;
+	struct verbs_dev *full;
 	int err = 0;
 
-	*out = NULL;
-	if (!cm->verbs)
-		return -ENODEV;
 	pthread_mutex_lock(&making);
-	dev = dev_find(cm->verbs->device, to_send, &full);
-	if (!dev) {
-		err = dev_new(cm->verbs->device, rdma_get_local_addr(cm), full, &dev);
-		if (!err) {
-			dev->cm_ctx = cm->verbs;
-			verbs_cm_dev_put_aside(cm->verbs);
-		}
-	}
-	if (!err) {
-		/*
-		 * without an owner the id is destroyed at once, and nothing would make sure that
-		 * the device outlives it
-		 */
-		if (cm->context)
-			cm->verbs = dev->ctx;
-		*out = dev;
-	}
+	*out = dev_find(device, to_send, &full);
+	if (!*out)
+		err = dev_new(device, cm, full, out);
 	pthread_mutex_unlock(&making);
 	return err;
-}
-
-int verbs_dev_get(struct rdma_cm_id *cm, struct verbs_dev **out)
-{
-	return dev_get(cm, false, out);
-}
-
-int verbs_dev_get_roomy(struct rdma_cm_id *cm, struct verbs_dev **out)
-{
-	return dev_get(cm, true, out);
-}
-
-static struct verbs_dev *dev_by_ctx(const struct ibv_context *ours)
-{
-	struct verbs_dev *dev;
-
-	for (dev = atomic_load(&rds_verbs.devs); dev && dev->ctx != ours; dev = dev->next)
-		;
-	return dev;
-}
-
-/* The id may outlive our device, but not librdmacm's context. */
-void verbs_dev_restore_ctx(struct rdma_cm_id *cm)
-{
-	const struct verbs_dev *dev = dev_by_ctx(cm->verbs);
-
-	if (dev)
-		cm->verbs = dev->cm_ctx;
-}
-
-bool verbs_dev_owns_id(const struct rdma_cm_id *cm)
-{
-	return dev_by_ctx(cm->verbs);
-}
-
-bool verbs_dev_has_id(const struct verbs_dev *dev, const struct rdma_cm_id *cm)
-{
-	return cm->verbs && cm->verbs->device == dev->ctx->device;
 }
 
 void verbs_dev_forget(void)

@@ -62,7 +62,7 @@ int verbs_ep_attach_dev(struct verbs_ep *ep)
 {
 	int err;
 
-	err = verbs_dev_get_roomy(ep->cm, &ep->dev);
+	err = verbs_cm_dev_get_roomy(ep->cm, &ep->dev);
 	if (err) {
 		ep->dev = NULL;
 		return err;

@@ -110,7 +110,7 @@ void verbs_locate_dev_removed(const struct verbs_dev *dev)
 
 static int query_addr_resolved(struct port_query *l)
 {
-	int err = verbs_dev_get(l->cm, &l->dev);
+	int err = verbs_cm_dev_get(l->cm, &l->dev);
 
 	if (err) {
 		l->dev = NULL;

@@ -17,6 +17,9 @@ static void verbs_to_sockaddr(const struct in6_addr *ip, uint32_t scope, struct 
 }
 
 static const struct verbs_dev_users dev_users = {
+	.opened = verbs_cm_dev_opened,
+	.published = verbs_cm_dev_published,
+	.freed = verbs_cm_dev_freed,
 	.queue_pairs = verbs_ep_dev_count,
 	.in_flight = verbs_ep_dev_in_flight,
 	.memory_short = verbs_ep_dev_memory_short,
@@ -65,7 +68,7 @@ static int verbs_make_ready(void)
 		return err;
 	verbs_fork_init();
 	verbs_dev_users = &dev_users;
-	err = verbs_cm_start();
+	err = verbs_cm_start(&verbs_ep_acceptor);
 	if (err) {
 		rds_error("RDMA devices cannot be used: %s%s", strerror(-err), cm_node_help(err));
 		return err;
@@ -96,7 +99,7 @@ int verbs_claims(struct rds_transport *t, const struct in6_addr *laddr, uint32_t
 	if (err)
 		return err;
 	err = verbs_err(vb.rdma_bind_addr(id, (struct sockaddr *)&ss));
-	err = err ? -ENODEV : verbs_dev_get(id, &dev);
+	err = err ? -ENODEV : verbs_cm_dev_get(id, &dev);
 	verbs_cm_destroy_bound(id);
 	if (err == -ENODEV)
 		return 0;

@@ -83,6 +83,7 @@
 /* ---- registered memory (send_memory.c) ---- */
 
 struct verbs_dev;
+struct verbs_dev_hold;
 /*
  * Memory for one outgoing message: first the headers (48 bytes per frame), then the payload in one
  * piece.
@@ -210,7 +211,7 @@ struct verbs_probed {
 
 struct verbs_dev {
 	struct verbs_dev *next;
-	struct ibv_context *ctx, *cm_ctx; /* our context; librdmacm's context */
+	struct ibv_context *ctx; /* our own: librdmacm has another */
 	char name[64];
 	struct verbs_caps caps;
 	struct ibv_pd *pd;
@@ -269,17 +270,18 @@ struct verbs_dev {
 	/* the device reports that a queue pair in error has no receive left (LAST_WQE_REACHED) */
 	bool says_last;
 	unsigned silent; /* times that this report was waited for and did not come */
-	/*
-	 * An id bound on the device: as long as it exists librdmacm keeps its context open.  It
-	 * receives DEVICE_REMOVAL.
-	 */
-	struct rdma_cm_id *_Atomic hold_id;
-	bool removed; /* hold_id has received DEVICE_REMOVAL */
-	struct verbs_cm_owner owner;
+	struct verbs_dev_hold *_Atomic hold; /* how rdma_cm holds it (device_id.c) */
 };
 
 /* What devices want of the parts that use them; verbs.c fills it in. */
 struct verbs_dev_users {
+	/*
+	 * The device has been opened, and no other thread knows it; cm is an id on it.  0: it is
+	 * held.  -errno: it cannot be used after all; held it may be all the same.
+	 */
+	int (*opened)(struct verbs_dev *dev, struct rdma_cm_id *cm);
+	void (*published)(struct verbs_dev *dev, struct rdma_cm_id *cm); /* others can find it now */
+	void (*freed)(struct verbs_dev_hold *hold); /* the device that it was held by is no more; helper */
 	/* endpoints whose queue pair exists, or is still to be made; helper */
 	unsigned (*queue_pairs)(const struct verbs_dev *dev);
 	/* the work requests that these have in flight, each counted as `least` at least; helper, rx */
@@ -296,19 +298,11 @@ struct verbs_dev_users {
 extern const struct verbs_dev_users *verbs_dev_users;
 
 /*
- * Finds or makes the device of a bound id.  An id that has an owner gets our context.  With control
- * held, or helper.
+ * Finds or makes a device; cm is an id on it, for struct verbs_dev_users.  to_send: an endpoint is
+ * to use the device at once, so it must have room for the work requests of one more, else -ENOBUFS
+ * (helper).  With control held, or helper.
  */
-int verbs_dev_get(struct rdma_cm_id *cm, struct verbs_dev **out);
-/*
- * The same, for an endpoint that is to use the device at once: the device must have room for the
- * work requests of one more endpoint, else -ENOBUFS.  Helper.
- */
-int verbs_dev_get_roomy(struct rdma_cm_id *cm, struct verbs_dev **out);
-bool verbs_dev_has_id(const struct verbs_dev *dev, const struct rdma_cm_id *cm);
-void verbs_dev_restore_ctx(struct rdma_cm_id *cm); /* helper: the id may outlive our device */
-/* helper: the id's context is ours, not librdmacm's */
-bool verbs_dev_owns_id(const struct rdma_cm_id *cm);
+int verbs_dev_get(struct ibv_device *device, bool to_send, struct rdma_cm_id *cm, struct verbs_dev **out);
 void verbs_dev_forget(void);
 void verbs_dev_share_cq(struct verbs_dev *dev); /* helper: the number of endpoints has changed */
 /* of the send queue of a new endpoint (helper) */
@@ -597,6 +591,7 @@ struct verbs {
 	/* rx: endpoints with a batch that waits for more messages (batch_when.c) */
 	struct verbs_ep *holding;
 	enum rds_attention attention;	/* rx: last value given to verbs_dev_attention() */
+	struct verbs_cm_owner *acceptor; /* the owner of listeners: receives requests */
 	struct rdma_cm_id *listener[2]; /* listeners at a port of our own: for IPv4, for IPv6 */
 	_Atomic uint16_t port;		/* that port, host byte order; 0: none */
 };
@@ -777,7 +772,9 @@ int verbs_connect(struct rds_transport *t, const struct rds_conn_id *id, struct 
 void verbs_connect_crossed(const struct rds_conn_id *id);
 void verbs_connect_cm_event(struct verbs_ep *ep, const struct verbs_cm_ev *ev);
 
-/* listen.c; helper. port 0: any port.  Requests go to the owner of the listeners. */
+extern struct verbs_cm_owner verbs_ep_acceptor; /* accept.c; receives requests */
+
+/* listen.c; helper. port 0: any port.  Requests go to the acceptor. */
 int verbs_listen(uint16_t port, struct rdma_cm_id *ids[2], uint16_t *got);
 void verbs_listen_stop(struct rdma_cm_id *ids[2]);
 
@@ -801,25 +798,40 @@ void verbs_ep_first_frame(struct verbs_ep *ep);
 /* rx: if closed, nothing in place, and queue pair gone */
 void verbs_ep_free_if_done(struct verbs_ep *ep);
 
+/* device_id.c */
+
+/*
+ * Finds or makes the device of a bound id.  An id that has an owner gets our context.  With control
+ * held, or helper.
+ */
+int verbs_cm_dev_get(struct rdma_cm_id *cm, struct verbs_dev **out);
+/* The same, for an endpoint that is to use the device at once (verbs_dev_get).  Helper. */
+int verbs_cm_dev_get_roomy(struct rdma_cm_id *cm, struct verbs_dev **out);
+void verbs_cm_dev_restore_ctx(struct rdma_cm_id *cm); /* helper: the id may outlive our device */
+/* helper: the id's context is ours, not librdmacm's */
+bool verbs_cm_dev_owns_id(const struct rdma_cm_id *cm);
+/* of struct verbs_dev_users */
+int verbs_cm_dev_opened(struct verbs_dev *dev, struct rdma_cm_id *cm);
+void verbs_cm_dev_published(struct verbs_dev *dev, struct rdma_cm_id *cm);
+void verbs_cm_dev_freed(struct verbs_dev_hold *hold);
+
 /* cm_devices.c; librdmacm's contexts */
 
 /* librdmacm's context no longer keeps the device from being removed; any thread */
-void verbs_cm_dev_put_aside(struct ibv_context *cm_ctx);
+void verbs_cm_dev_put_aside(struct ibv_context *ctx);
 /*
  * True: the id, which the caller wants to destroy, has to stay and belongs to cm_devices.c from now
  * on.  The id has librdmacm's context.  Any thread.
  */
 bool verbs_cm_dev_keep_id(struct rdma_cm_id *cm);
-/* Helper: hands over the hold_id of a device that we have closed without a DEVICE_REMOVAL event. */
-void verbs_cm_dev_leave_id(struct rdma_cm_id *hold_id);
+/* Helper: hands over the id of a device that we have closed without a DEVICE_REMOVAL event. */
+void verbs_cm_dev_leave_id(struct rdma_cm_id *cm);
 /* Helper: an event of an id, not yet acknowledged. */
 void verbs_cm_dev_event(struct rdma_cm_id *cm, enum rdma_cm_event_type what);
 void verbs_cm_dev_forget(void);
 
 /* device_removal.c; helper */
 
-/* once, before the device is used; after an error hold_id may be set all the same */
-int verbs_dev_hold_id(struct verbs_dev *dev, const struct sockaddr *addr);
 void verbs_dev_ref(struct verbs_dev *dev);
 /* when a device that is gone loses its last user, a timer frees it */
 void verbs_dev_unref(struct verbs_dev *dev);
