@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * recv.c - from the completion queue to the engine (rx held throughout).
+ * recv.c - from a received segment to the engine (rx held throughout).
  *
  * Frames of one endpoint are handled strictly in order.  A message of one frame is handed over in
  * place while buffers are plentiful, otherwise as a copy: so at least half of the buffers is
@@ -14,8 +14,7 @@
  * for room that this acknowledgement gives.
  *
  * Every frame is hostile until checked; an invalid frame breaks its own connection and nothing
- * else.  Frames are numbered, since a reliable connection may not be one: soft RoCE that
- * retransmits too early has delivered packets twice, and a message in place of another was seen.
+ * else.
  *
  * When to acknowledge is decided in ack.c.
  */
@@ -25,8 +24,6 @@
 
 #include "engine/transport/verbs/rdma.h"
 
-#define POLL_BATCH 16
-#define ROUNDS 8	/* batches of completions in one call: the caller has other work to do */
 #define COPY_BELOW 192u /* below this size a copy costs less than keeping the buffer */
 /*
  * Limit of what may wait.  Waiting messages are not acknowledged, so a peer can have no more of
@@ -37,7 +34,7 @@
 
 enum took { TOOK, LATER };
 
-static void recv_nonsense(struct verbs_ep *ep, const char *what)
+void verbs_recv_nonsense(struct verbs_ep *ep, const char *what)
 {
 	rds_warn("a peer sent nonsense over %s (%s): connection closed; is it of another version?", ep->dev->name,
 		 what);
@@ -153,7 +150,7 @@ static enum took message_piece(struct verbs_ep *ep, struct verbs_buf *buf, const
 	if (want > ep->frame)
 		want = ep->frame;
 	if (want && (n != want || !message_is_same(hdr, &ep->asm_hdr))) {
-		recv_nonsense(ep, "pieces that do not fit together");
+		verbs_recv_nonsense(ep, "pieces that do not fit together");
 		return TOOK;
 	}
 	if (want) { /* want == 0: the message is complete, and was refused for lack of memory */
@@ -213,11 +210,11 @@ static enum took message_take_next(struct verbs_ep *ep, struct verbs_buf *buf, u
 
 	*next = buf->len;
 	if (unlikely(left < VERBS_HDR || rds_wire_hdr_decode(buf->mem + buf->at, &rx.hdr))) {
-		recv_nonsense(ep, "message header");
+		verbs_recv_nonsense(ep, "message header");
 		return TOOK;
 	}
 	if (unlikely(!recv_take_ack(ep, rx.hdr.ack))) {
-		recv_nonsense(ep, "an acknowledgement of what was never sent");
+		verbs_recv_nonsense(ep, "an acknowledgement of what was never sent");
 		return TOOK;
 	}
 	left -= VERBS_HDR;
@@ -232,7 +229,7 @@ static enum took message_take_next(struct verbs_ep *ep, struct verbs_buf *buf, u
 		if (!buf->at)
 			wrong = batch_find_wrong(buf, 0);
 		if (unlikely(wrong)) {
-			recv_nonsense(ep, wrong);
+			verbs_recv_nonsense(ep, wrong);
 			return TOOK;
 		}
 		*next = buf->at + VERBS_HDR + VERBS_ALIGN(rx.hdr.len);
@@ -272,7 +269,7 @@ static enum took segment_take(struct verbs_ep *ep, struct verbs_buf **buf)
 	case VERBS_NONSENSE:
 		break;
 	}
-	recv_nonsense(ep, "segments that do not fit together");
+	verbs_recv_nonsense(ep, "segments that do not fit together");
 	verbs_recv_buf_put(ep->dev, *buf);
 	return TOOK;
 }
@@ -393,7 +390,7 @@ bool verbs_recv_retry(struct verbs_ep *ep)
 	return any;
 }
 
-static bool later_retry_all(void)
+bool verbs_recv_retry_all(void)
 {
 	struct verbs_ep **p = &rds_verbs.waiting, *ep;
 	bool any = false;
@@ -434,105 +431,14 @@ void verbs_recv_drop(struct verbs_ep *ep)
 	ep->part = NULL;
 }
 
-/* ---- completions ---- */
+/* ---- a segment has come ---- */
 
-/* Credits are taken as soon as a segment has come, whether it can be handled or not. */
-static bool frame_take_credits(struct verbs_ep *ep, const struct verbs_buf *buf)
+void verbs_recv_segment(struct verbs_ep *ep, struct verbs_buf *buf)
 {
-	const char *wrong = verbs_credit_received(ep, buf);
+	enum verbs_state state = atomic_load_explicit(&ep->state, memory_order_acquire);
 
-	if (unlikely(wrong))
-		recv_nonsense(ep, wrong);
-	return !wrong;
-}
-
-/*
- * Has the frame the number that follows the last one (verbs_wr_fill_header)?  After the first error
- * none has, until there is a new connection, over which the peer sends again what was not
- * acknowledged.
- */
-static bool frame_in_order(struct verbs_ep *ep, const struct verbs_buf *buf)
-{
-	const struct rds_wire_hdr *h = (const void *)buf->mem;
-	uint32_t number;
-
-	if (unlikely(buf->len < VERBS_HDR)) /* invalid anyway */
-		return true;
-	memcpy(&number, h->padding, sizeof(number));
-	if (likely(number == htobe32(++ep->frames_received)))
-		return true;
-	/* a peer of another version, without numbers */
-	if (!number && (ep->unnumbered || ep->frames_received == 1)) {
-		ep->unnumbered = true;
-		return true;
-	}
-	rds_warn("%s has lost or doubled something on its way from a peer (frame %u came as %u): connected anew, "
-		 "nothing is lost",
-		 ep->dev->name, be32toh(number), ep->frames_received);
-	verbs_ep_protocol_error(ep);
-	return false;
-}
-
-/* Checks number and credits of a frame, not its content.  False: the frame is not to be used. */
-static inline bool frame_makes_sense(struct verbs_ep *ep, const struct verbs_buf *buf)
-{
-	if (likely(!ep->dev->caps.credits))
-		return frame_in_order(ep, buf);
-	/* closed: the endpoint has no credits, and its connection receives nothing */
-	return ep->closed || frame_take_credits(ep, buf);
-}
-
-/*
- * Finds the buffer that was filled, and its endpoint.  NULL: the completion belongs to no posted
- * buffer.
- */
-static struct verbs_buf *wc_recv_buf(struct verbs_dev *dev, const struct ibv_wc *wc, struct verbs_ep **ep)
-{
-	struct verbs_buf *buf;
-
-	if (unlikely(dev->caps.credits)) {
-		buf = verbs_credit_buf_completed(dev, wc->wr_id);
-		*ep = buf ? buf->ep : NULL;
-		return buf;
-	}
-	if (unlikely(wc->wr_id >= dev->nbufs))
-		return NULL;
-	*ep = verbs_ep_by_qpn(dev, wc->qp_num);
-	dev->posted--;
-	return &dev->bufs[wc->wr_id];
-}
-
-static void wc_received(struct verbs_dev *dev, const struct ibv_wc *wc)
-{
-	struct verbs_ep *ep;
-	struct verbs_buf *buf = wc_recv_buf(dev, wc, &ep);
-	enum verbs_state state;
-
-	if (unlikely(!buf))
-		return;
-	if (unlikely(wc->status != IBV_WC_SUCCESS || !ep)) {
-		if (ep && wc->status != IBV_WC_WR_FLUSH_ERR)
-			rds_debug("%s: a receive failed: %s", dev->name, vb.ibv_wc_status_str(wc->status));
-		if (ep && wc->status != IBV_WC_SUCCESS)
-			verbs_ep_broken(ep, -ECONNRESET);
-		verbs_recv_buf_put(dev, buf);
-		return;
-	}
-	buf->len = wc->byte_len < VERBS_BUF(dev->caps.frame) ? wc->byte_len : VERBS_BUF(dev->caps.frame);
-	buf->at = 0;
-	buf->users = 1;
-	ep->quiet_since = 0;
-	if (unlikely(!frame_makes_sense(ep, buf))) {
-		verbs_recv_buf_put(dev, buf);
-		return;
-	}
-	if (unlikely(!ep->heard)) {
-		ep->heard = true;
-		verbs_ep_first_frame(ep);
-	}
-	state = atomic_load_explicit(&ep->state, memory_order_acquire);
 	if (unlikely(recv_is_over(ep, state)))
-		verbs_recv_buf_put(dev, buf);
+		verbs_recv_buf_put(ep->dev, buf);
 	else if (unlikely(ep->later || state < VERBS_UP)) {
 		if (!ep->later || !later_take_control(ep, buf))
 			later_add(ep, buf);
@@ -541,81 +447,7 @@ static void wc_received(struct verbs_dev *dev, const struct ibv_wc *wc)
 	}
 }
 
-static void wc_handle(struct verbs_dev *dev, const struct ibv_wc *wc)
-{
-	struct verbs_ep *ep;
-
-	if (!(wc->wr_id & VERBS_WR_SEND)) {
-		wc_received(dev, wc);
-		return;
-	}
-	ep = verbs_ep_by_qpn(dev, wc->qp_num);
-	if (likely(ep))
-		verbs_send_completed(ep, wc);
-}
-
-/*
- * Posting returned buffers takes time, and no thread waits for it.  So it is done at a look that
- * finds nothing; or sooner, if an eighth of the buffers has been returned (with few buffers that
- * may be one), or a peer may soon be out of credits.
- */
-static bool bufs_refill_due(const struct verbs_dev *dev, int found)
-{
-	if (unlikely(dev->caps.credits))
-		return dev->credit_wait && (!found || dev->urgent);
-	return dev->nrefill && (!found || dev->nrefill >= VERBS_REFILL_BATCH || dev->nrefill >= dev->nbufs / 8);
-}
-
-static bool dev_progress(struct verbs_dev *dev)
-{
-	struct ibv_wc wc[POLL_BATCH];
-	bool any = false;
-	int n, i, round;
-
-	while (dev->stash_at < dev->nstash) {
-		wc_handle(dev, &dev->stash[dev->stash_at++]);
-		any = true;
-	}
-	for (round = 0; round < ROUNDS; round++) {
-		n = ibv_poll_cq(dev->cq, POLL_BATCH, wc);
-		for (i = 0; i < n; i++)
-			wc_handle(dev, &wc[i]);
-		any |= n > 0;
-		if (bufs_refill_due(dev, n))
-			verbs_recv_bufs_refill(dev);
-		if (n < POLL_BATCH)
-			break;
-	}
-	return any;
-}
-
-bool verbs_progress(struct rds_transport *t)
-{
-	struct verbs_dev *dev;
-	bool any = false;
-
-	(void)t;
-	if (unlikely(rds_verbs.waiting))
-		any = later_retry_all();
-	for (dev = atomic_load_explicit(&rds_verbs.devs, memory_order_acquire); dev; dev = dev->next)
-		any |= dev_progress(dev);
-	if (unlikely(rds_verbs.holding))
-		verbs_batch_flush();
-	return any;
-}
-
 /* ---- the engine's side ---- */
-
-/* A program that stops looking finds what it owes on its way. */
-void verbs_ep_attention(struct rds_transport *t, enum rds_attention who)
-{
-	(void)t;
-	verbs_dev_attention(who);
-	if (who != RDS_ATT_LEADER && who != RDS_ATT_HELPER)
-		return;
-	verbs_batch_flush();
-	verbs_ack_flush();
-}
 
 void verbs_ack(struct rds_ep *rep, uint64_t seq)
 {
@@ -635,12 +467,4 @@ void verbs_release(struct rds_ep *rep, void *token)
 		verbs_recv_bufs_refill(dev);
 	if (unlikely(ep->closed))
 		verbs_ep_free_if_done(ep);
-}
-
-/* There is never any pressure: see bufs_plentiful(). */
-bool verbs_relieve(struct rds_transport *t, bool now)
-{
-	(void)t;
-	(void)now;
-	return false;
 }

@@ -670,7 +670,11 @@ bool verbs_progress(struct rds_transport *t);
 void verbs_ack(struct rds_ep *ep, uint64_t seq);
 void verbs_release(struct rds_ep *ep, void *token);
 bool verbs_relieve(struct rds_transport *t, bool now);
+/* a segment has come that makes sense: its frame is taken or waits */
+void verbs_recv_segment(struct verbs_ep *ep, struct verbs_buf *buf);
+void verbs_recv_nonsense(struct verbs_ep *ep, const char *what); /* breaks the connection */
 bool verbs_recv_retry(struct verbs_ep *ep); /* offers waiting frames again; true: some were taken */
+bool verbs_recv_retry_all(void);	    /* of all endpoints */
 /* closed: drops incomplete messages and waiting frames */
 void verbs_recv_drop(struct verbs_ep *ep);
 struct verbs_ep *verbs_ep_by_qpn(const struct verbs_dev *dev, uint32_t qpn);
