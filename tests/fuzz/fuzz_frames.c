@@ -83,10 +83,10 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	(void)argc;
 	(void)argv;
 	world_iwarp();
-	up = *rds_verbs.t.up;
+	up = *world.t->up;
 	take = up.message;
 	up.message = message;
-	rds_verbs.t.up = &up;
+	world.t->up = &up;
 	atexit(world_end);
 	return 0;
 }
@@ -155,13 +155,13 @@ static void end(void)
 	if (c->downs)
 		ck_assert(c->why == -EPROTO || c->why == -ECONNRESET); /* it sends on without credits */
 	if (c->ep)
-		ck_assert_uint_le(verbs_acked(c->ep), up.sent((struct rds_conn *)(void *)c));
+		ck_assert_uint_le(verbs_ep_acked(c->ep), up.sent((struct rds_conn *)(void *)c));
 	world_release();
 	world_close(c);
 	peer_drop_id(&world.peer);
 	world_pass(2000 * MS);
 	world_peer_drain();
-	ck_assert_ptr_null(rds_verbs.eps);
+	ck_assert_ptr_null(verbs_eps.all);
 	world_buffers_out(0);
 }
 

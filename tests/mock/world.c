@@ -157,7 +157,7 @@ static bool is_of_device(const struct rds_helper_event *ev)
 {
 	struct verbs_dev *dev;
 
-	for (dev = atomic_load(&rds_verbs.devs); dev; dev = dev->next)
+	for (dev = atomic_load(&verbs_devs.all); dev; dev = dev->next)
 		if (ev == &dev->comp_ev || ev == &dev->async_ev)
 			return true;
 	return false;
@@ -231,7 +231,7 @@ static struct rds_conn *up_accept(struct rds_transport *t, struct rds_ep *ep, co
 	struct world_conn *c = world.next;
 
 	ck_assert_ptr_nonnull(ep);
-	ck_assert_ptr_eq(t, &rds_verbs.t);
+	ck_assert_ptr_eq(t, world.t);
 	world.accepts++;
 	world.asked = *id;
 	world.asked_ack = ack;
@@ -267,7 +267,7 @@ static void up_down(struct rds_conn *conn, struct rds_ep *ep, int why, bool gone
 	c->gone = gone;
 	c->ep = NULL;
 	c->open = false;
-	verbs_close(ep);
+	verbs_ep_close(ep);
 }
 
 static unsigned char pattern(uint64_t seq, size_t i)
@@ -308,7 +308,7 @@ static enum rds_rx_verdict up_message(struct rds_conn *conn, struct rds_ep *ep, 
 						world_intact(rx->hdr.seq, rx->data, rx->hdr.len)};
 	if (rx->hdr.seq > c->rx_seq)
 		c->rx_seq = rx->hdr.seq;
-	verbs_ack(ep, c->rx_seq);
+	verbs_ep_ack(ep, c->rx_seq);
 	if (rx->token && world.keep_inplace) {
 		ck_assert_uint_lt(world.ninplace, 1024);
 		world.inplace[world.ninplace].ep = ep;
@@ -328,7 +328,7 @@ static void up_evacuate(struct rds_conn *conn, struct rds_ep *ep)
 	world.evacuations++;
 	for (i = 0; i < world.ninplace; i++) {
 		if (world.inplace[i].ep == ep && !world.no_memory)
-			verbs_release(ep, world.inplace[i].token);
+			verbs_ep_release(ep, world.inplace[i].token);
 		else
 			world.inplace[kept++] = world.inplace[i];
 	}
@@ -400,7 +400,7 @@ static bool speak(void)
 		c->speak = false;
 		any = true;
 		if (c->ep && c->ups)
-			verbs_push(c->ep);
+			verbs_ep_push(c->ep);
 	}
 	return any;
 }
@@ -411,7 +411,7 @@ bool world_look(void)
 
 	rds_transport_looks_aside = false;
 	rx_lock();
-	any = verbs_progress(&rds_verbs.t);
+	any = verbs_ep_progress(world.t);
 	rx_unlock();
 	return any;
 }
@@ -463,7 +463,7 @@ int world_claim(const char *ip)
 {
 	struct in6_addr a = v4(ip);
 
-	return verbs_claims(&rds_verbs.t, &a, 0);
+	return world.t->ops->claims(world.t, &a, 0);
 }
 
 void world_start(enum mock_mode mode)
@@ -484,7 +484,7 @@ void world_iwarp(void)
 
 struct verbs_dev *world_dev(void)
 {
-	return atomic_load(&rds_verbs.devs);
+	return atomic_load(&verbs_devs.all);
 }
 
 void world_begin(enum mock_mode mode)
@@ -504,8 +504,8 @@ void world_begin(enum mock_mode mode)
 	mock_addr_add(world.ours2, US2);
 	mock_addr_add(world.theirs, THEM);
 	peer_init(&world.peer, 1);
-	rds_verbs_transport();
-	rds_verbs.t.up = &up;
+	world.t = rds_verbs_transport();
+	world.t->up = &up;
 	world.next = &world.conn[1];
 	world.rendezvous = (uint16_t)rds_options()->cm_port;
 }
@@ -565,7 +565,7 @@ static void check_device(struct verbs_dev *dev)
 
 static struct verbs_dev *ours_of(const struct mock_dev *which)
 {
-	struct verbs_dev *dev = atomic_load(&rds_verbs.devs);
+	struct verbs_dev *dev = atomic_load(&verbs_devs.all);
 
 	while (dev && mock_dev_of_context(dev->ctx) != which)
 		dev = dev->next;
@@ -603,20 +603,20 @@ void world_end(void)
 	close_all();
 	peer_drop_id(&world.peer);
 	close_all();
-	ck_assert_ptr_null(rds_verbs.eps);
+	ck_assert_ptr_null(verbs_eps.all);
 	peer_end(&world.peer);
 	world_drop_device(world.ours);
 	world_drop_device(world.ours2);
-	ck_assert_ptr_null(atomic_load(&rds_verbs.devs));
+	ck_assert_ptr_null(atomic_load(&verbs_devs.all));
 	mock_dev_remove(world.ours); /* some test may have had it opened by librdmacm only */
 	mock_dev_remove(world.ours2);
 	world_run();
 	verbs_rendezvous_stop();
-	verbs_locate_forget();
+	verbs_cm_locate_forget();
 	ck_assert_uint_eq(atomic_load(&rds_helper_extra_threads), 0);
-	verbs_listen_stop(rds_verbs.listener);
-	if (rds_verbs.events)
-		vb.rdma_destroy_event_channel(rds_verbs.events);
+	verbs_cm_listen_stop(verbs_cm.listener);
+	if (verbs_cm.events)
+		vb.rdma_destroy_event_channel(verbs_cm.events);
 	mock_check_leaks();
 	registry_close(rds_node_registry);
 	registry_teardown();

@@ -54,6 +54,7 @@ struct world_conn {
 };
 
 struct world {
+	struct rds_transport *t;
 	struct mock_dev *ours, *ours2, *theirs;
 	struct peer peer;
 	uint16_t rendezvous; /* where a node's processes are asked who has a port */

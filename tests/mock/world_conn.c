@@ -24,7 +24,7 @@ int world_connect(struct world_conn *c, const char *from, const char *to, uint16
 		.peer_slot = RDS_SLOT_REMOTE,
 		.peer_port = port,
 	};
-	err = verbs_connect(&rds_verbs.t, &c->id, (struct rds_conn *)(void *)c, c->rx_seq, &c->ep);
+	err = verbs_ep_connect(world.t, &c->id, (struct rds_conn *)(void *)c, c->rx_seq, &c->ep);
 	c->open = !err;
 	return err;
 }
@@ -45,7 +45,7 @@ void world_close(struct world_conn *c)
 {
 	if (!c->ep) /* at most an attempt of the peer's, of which the engine has nothing in hand */
 		return;
-	verbs_close(c->ep);
+	verbs_ep_close(c->ep);
 	c->ep = NULL;
 	c->open = false;
 }
@@ -53,7 +53,7 @@ void world_close(struct world_conn *c)
 void world_pair(void)
 {
 	ck_assert_int_eq(world_claim(US2), 1);
-	ck_assert_int_eq(world_connect(&world.conn[0], US, US2, rds_verbs.port, registry_self(rds_node_registry)), 0);
+	ck_assert_int_eq(world_connect(&world.conn[0], US, US2, verbs_cm.port, registry_self(rds_node_registry)), 0);
 	world_run();
 	if (world_ep(&world.conn[0])->dev->caps.initiator_first) {
 		ck_assert_int_eq(world_send(&world.conn[0], 1, 0), 0);
@@ -78,7 +78,7 @@ void world_large(struct world_conn *x, struct world_conn *y)
 	ck_assert_uint_gt(to->nlarge, 4);
 	while (!from->known[from->known_used % VERBS_KNOWN]) { /* frames without a message use up the others */
 		atomic_store(&from->ack_due, true);
-		verbs_push(x->ep);
+		verbs_ep_push(x->ep);
 		world_run();
 	}
 }
@@ -184,7 +184,7 @@ struct verbs_answer world_joined_with(struct world_conn *c, const struct verbs_r
 	struct verbs_answer answer;
 
 	world.next = c;
-	world_peer_asks(h, US, rds_verbs.port);
+	world_peer_asks(h, US, verbs_cm.port);
 	peer_step(RDMA_CM_EVENT_ESTABLISHED);
 	answer = world_answer_in(world.peer.ev);
 	peer_begins(c);
@@ -234,7 +234,7 @@ void world_iwarp_joined(void)
 /* The peer's end of it. */
 static struct verbs_ep *peers(void)
 {
-	struct verbs_ep *ep = rds_verbs.eps;
+	struct verbs_ep *ep = verbs_eps.all;
 
 	while (ep && (ep->closed || ep->head.conn != (struct rds_conn *)(void *)world.peer.conn))
 		ep = ep->next;
@@ -314,12 +314,12 @@ int world_send(struct world_conn *c, size_t len, uint8_t flags)
 
 	world_fill(hdr.seq, bytes, len);
 	rds_wire_hdr_encode(&hdr, &wire, false);
-	err = verbs_send(c->ep, &wire, &iov, len, &pos);
+	err = verbs_ep_send(c->ep, &wire, &iov, len, &pos);
 	if (err)
 		return err;
 	c->tx_seq++;
-	ck_assert_mem_eq(verbs_retained(c->ep, pos), bytes, len);
-	verbs_flush(c->ep, false);
+	ck_assert_mem_eq(verbs_ep_retained(c->ep, pos), bytes, len);
+	verbs_ep_flush(c->ep, false);
 	return 0;
 }
 
@@ -344,7 +344,7 @@ void world_release(void)
 	rx_lock();
 	while (world.ninplace) {
 		world.ninplace--;
-		verbs_release(world.inplace[world.ninplace].ep, world.inplace[world.ninplace].token);
+		verbs_ep_release(world.inplace[world.ninplace].ep, world.inplace[world.ninplace].token);
 	}
 	rx_unlock();
 }

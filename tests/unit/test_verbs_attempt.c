@@ -84,7 +84,7 @@ START_TEST(test_a1_a4_a7_a9_up)
 	ck_assert_int_eq(h.ask, VERBS_CONNECT);
 	ck_assert_mem_eq(&h.wanted, &c->id.peer, sizeof(h.wanted));
 	ck_assert_uint_eq(h.rx_seq, 99);
-	ck_assert_uint_eq(h.listener, rds_verbs.port);
+	ck_assert_uint_eq(h.listener, verbs_cm.port);
 	ck_assert_int_eq(h.credits > 0, world_ep(c)->dev->caps.credits);
 	answer_with(VERBS_OK, true);
 	ck_assert_uint_eq(c->ups, 1);
@@ -151,7 +151,7 @@ START_TEST(test_a3_cannot_begin)
 
 	mock_fail(fns[_i], 1, ENOMEM);
 	ck_assert_int_eq(dial(PEER_PORT), -ENOMEM);
-	ck_assert_ptr_null(rds_verbs.eps);
+	ck_assert_ptr_null(verbs_eps.all);
 	ck_assert_uint_eq(c->downs, 0);
 }
 END_TEST
@@ -489,7 +489,7 @@ START_TEST(test_r6a_crossed)
 	h.credits = VERBS_CREDITS(0, 20);
 	verbs_request_pack(&h, &wire);
 	peer_init(&second, 1);
-	peer_connect(&second, THEM, US, rds_verbs.port, &wire, sizeof(wire));
+	peer_connect(&second, THEM, US, verbs_cm.port, &wire, sizeof(wire));
 	world_run();
 	ck_assert_int_eq(world_answer_in(peer_event(&second, RDMA_CM_EVENT_REJECTED)).status, VERBS_AGAIN);
 	peer_end(&second);
@@ -532,7 +532,7 @@ START_TEST(test_a24_closed)
 		peer_drop_id(p);
 	}
 	world_pass(2000 * MS);
-	ck_assert_ptr_null(rds_verbs.eps);
+	ck_assert_ptr_null(verbs_eps.all);
 	ck_assert_uint_eq(c->ups + c->downs, 0);
 }
 END_TEST
@@ -562,7 +562,7 @@ START_TEST(test_any_step_fails)
 		ck_assert_uint_eq(c->downs, 1);
 		c->downs = 0;
 		world_pass(2000 * MS);
-		ck_assert_ptr_null(rds_verbs.eps);
+		ck_assert_ptr_null(verbs_eps.all);
 	}
 	mock_fail_any(0, 0);
 	ck_assert_uint_gt(n, 4);

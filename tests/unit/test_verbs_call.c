@@ -66,7 +66,7 @@ START_TEST(test_fails)
 	world_run();
 	down_is(-EHOSTUNREACH);
 	world_pass(2000 * MS);
-	ck_assert_ptr_null(rds_verbs.eps);
+	ck_assert_ptr_null(verbs_eps.all);
 }
 END_TEST
 
@@ -116,7 +116,7 @@ START_TEST(test_end_meanwhile)
 		answer();
 		world_pass(3000 * MS);
 	}
-	ck_assert_ptr_null(rds_verbs.eps);
+	ck_assert_ptr_null(verbs_eps.all);
 	ck_assert_uint_eq(c->ups, 0);
 }
 END_TEST
@@ -135,7 +135,7 @@ START_TEST(test_no_crowd)
 	ck_assert_uint_eq(mock_connects_hanging(), 5);
 	ck_assert_uint_eq(world.conn[5].downs, 1);
 	ck_assert_int_eq(world.conn[5].why, -ETIMEDOUT);
-	ck_assert_int_eq(world_connect(&world.conn[6], US, US2, rds_verbs.port, &them), 0);
+	ck_assert_int_eq(world_connect(&world.conn[6], US, US2, verbs_cm.port, &them), 0);
 	world_run();
 	ck_assert_uint_eq(mock_connects_hanging(), 6);
 	world_pass(4000 * MS);
@@ -155,7 +155,7 @@ START_TEST(test_no_thread)
 	down_is(-EAGAIN);
 	world.no_threads = false;
 	world_pass(2000 * MS);
-	ck_assert_ptr_null(rds_verbs.eps);
+	ck_assert_ptr_null(verbs_eps.all);
 	ck_assert_uint_eq(atomic_load(&rds_helper_extra_threads), 0);
 	mock_connect_go(0);
 }
@@ -165,7 +165,7 @@ START_TEST(test_locate)
 {
 	struct rds_conn_id id = {.laddr = world_ip(US), .faddr = world_ip(THEM), .peer_slot = RDS_SLOT_REMOTE};
 
-	ck_assert_int_eq(verbs_locate(&rds_verbs.t, &id, 7), 0);
+	ck_assert_int_eq(verbs_cm_locate(world.t, &id, 7), 0);
 	world_run();
 	ck_assert_uint_eq(mock_connects_hanging(), 1);
 	ck_assert_uint_eq(world.locates, 0);

@@ -143,10 +143,10 @@ START_TEST(test_order)
 		ck_assert_int_eq(world_send(a, 64, RDS_FLAG_ACK_REQUIRED), 0);
 		break;
 	case 3:
-		ck_assert(!verbs_want_room(a->ep, verbs_acked(a->ep)));
+		ck_assert(!verbs_ep_want_room(a->ep, verbs_ep_acked(a->ep)));
 		break;
 	case 4:
-		verbs_flush(a->ep, true);
+		verbs_ep_flush(a->ep, true);
 		break;
 	case 5: /* does not fit */
 		frames(50, 100);
@@ -174,10 +174,10 @@ START_TEST(test_before_sleep)
 	learn();
 	ck_assert_uint_eq(frames(4, 64), 1);
 	rx_lock();
-	verbs_ep_attention(&rds_verbs.t, _i ? RDS_ATT_LEADER : RDS_ATT_HELPER);
+	verbs_ep_attention(world.t, _i ? RDS_ATT_LEADER : RDS_ATT_HELPER);
 	rx_unlock();
 	ck_assert(a->speak);
-	verbs_push(a->ep);
+	verbs_ep_push(a->ep);
 	ck_assert(!world_ep(a)->held);
 	world_run();
 	ck_assert(world_all_came(a, b));
@@ -203,7 +203,7 @@ START_TEST(test_unattended)
 	world_tick(MS);
 	ck_assert(a->speak);
 	a->speak = false;
-	verbs_push(a->ep);
+	verbs_ep_push(a->ep);
 	ck_assert(!world_ep(a)->held);
 	handled();
 	world_run();
@@ -269,14 +269,14 @@ START_TEST(test_waits_for_credits)
 	may_go(ep, 1);
 	send_n(a, 3, 64); /* held */
 	may_go(ep, 0);
-	verbs_push(a->ep);
+	verbs_ep_push(a->ep);
 	ck_assert_uint_eq(ep->unfinished, 1);
 	send_n(a, 3, 64);
 	ck_assert_uint_eq(ep->unfinished, 1);
 	ck_assert_int_eq(world_send(a, ep->frame / 4 + 1, 0), -EAGAIN);
 	atomic_store(&ep->known_told, told);
 	world_run();
-	verbs_push(a->ep);
+	verbs_ep_push(a->ep);
 	world_run();
 	ck_assert(world_all_came(a, b));
 }
@@ -291,16 +291,16 @@ START_TEST(test_end_while_held)
 	ck_assert_uint_eq(frames(5, 64), 1);
 	if (_i) {
 		kept = a->ep;
-		verbs_keep(kept, true);
+		verbs_ep_keep(kept, true);
 	}
 	world_close(a);
 	world_pass(3000 * MS);
 	if (kept)
-		verbs_keep(kept, false);
+		verbs_ep_keep(kept, false);
 	world_close(b);
 	world_pass(3000 * MS);
-	ck_assert_ptr_null(rds_verbs.eps);
-	ck_assert_ptr_null(rds_verbs.holding);
+	ck_assert_ptr_null(verbs_eps.all);
+	ck_assert_ptr_null(verbs_eps.holding);
 }
 END_TEST
 
@@ -319,14 +319,14 @@ START_TEST(test_retained)
 		rds_wire_hdr_encode(&(struct rds_hdr){.seq = a->tx_seq + 1, .len = 600, .sport = 1, .dport = 2}, &w,
 				    false);
 		iov = (struct iovec){bytes, sizeof(bytes)};
-		ck_assert_int_eq(verbs_send(a->ep, &w, &iov, sizeof(bytes), &pos[i]), 0);
+		ck_assert_int_eq(verbs_ep_send(a->ep, &w, &iov, sizeof(bytes), &pos[i]), 0);
 		a->tx_seq++;
 	}
 	for (i = 0; i < 20; i++)
-		ck_assert(world_intact(a->tx_seq - 19 + i, verbs_retained(a->ep, pos[i]), sizeof(bytes)));
-	verbs_want_room(a->ep, verbs_acked(a->ep));
+		ck_assert(world_intact(a->tx_seq - 19 + i, verbs_ep_retained(a->ep, pos[i]), sizeof(bytes)));
+	verbs_ep_want_room(a->ep, verbs_ep_acked(a->ep));
 	world_run();
-	ck_assert_uint_eq(verbs_acked(a->ep), a->tx_seq);
+	ck_assert_uint_eq(verbs_ep_acked(a->ep), a->tx_seq);
 	ck_assert(world_all_came(a, b));
 }
 END_TEST
@@ -400,7 +400,7 @@ START_TEST(test_end_within)
 	world_release();
 	world_pass(100 * MS);
 	world_buffers_out(0);
-	ck_assert_ptr_null(rds_verbs.eps);
+	ck_assert_ptr_null(verbs_eps.all);
 }
 END_TEST
 
@@ -420,7 +420,7 @@ START_TEST(test_in_place)
 	for (i = 0; i < n; i++) {
 		world_buffers_out(1);
 		rx_lock();
-		verbs_release(world.inplace[i].ep, world.inplace[i].token);
+		verbs_ep_release(world.inplace[i].ep, world.inplace[i].token);
 		rx_unlock();
 	}
 	world.ninplace = 0;

@@ -57,7 +57,7 @@ static uint32_t idle_add(struct verbs_dev *dev)
 	ck_assert_ptr_nonnull(ep);
 	peer_address(&sa, addr_of(dev), 0);
 	ep->owner.on_event = nothing;
-	ck_assert_int_eq(vb.rdma_create_id(rds_verbs.events, &ep->cm, &ep->owner, RDMA_PS_TCP), 0);
+	ck_assert_int_eq(vb.rdma_create_id(verbs_cm.events, &ep->cm, &ep->owner, RDMA_PS_TCP), 0);
 	ck_assert_int_eq(vb.rdma_bind_addr(ep->cm, (struct sockaddr *)&sa), 0);
 	ck_assert_int_eq(verbs_cm_dev_get(ep->cm, &same), 0);
 	ck_assert_ptr_eq(same, dev);
@@ -114,10 +114,10 @@ static void send_all(struct world_conn *from, unsigned n, size_t len)
 
 	for (i = 0; i < n; i++) {
 		while (world_send(from, len, 0)) {
-			uint64_t before = verbs_acked(from->ep), got = to->nmsgs;
+			uint64_t before = verbs_ep_acked(from->ep), got = to->nmsgs;
 
 			from->writables = 0;
-			ck_assert(verbs_want_room(from->ep, before) ||
+			ck_assert(verbs_ep_want_room(from->ep, before) ||
 				  (world_run(), from->writables > 0 || to->nmsgs > got));
 		}
 		world_run();
@@ -315,11 +315,11 @@ START_TEST(test_begun_group)
 	told = atomic_load(&ep->known_told);
 	atomic_store(&ep->known_told, atomic_load(&ep->known_used) + 2);
 	ck_assert_int_eq(world_send(a, 600, RDS_FLAG_OP), 0);
-	verbs_push(a->ep);
+	verbs_ep_push(a->ep);
 	ck_assert_uint_eq(ep->unfinished, 1);
 	ck_assert_int_eq(world_send(a, 100, 0), -EAGAIN);
 	atomic_store(&ep->known_told, told);
-	verbs_push(a->ep);
+	verbs_ep_push(a->ep);
 	ck_assert_int_eq(world_send(a, 100, 0), 0);
 	world_run();
 	well();
@@ -378,7 +378,7 @@ START_TEST(test_window_ends_with_its_connection)
 		memset(a, 0, sizeof(*a));
 		memset(b, 0, sizeof(*b));
 		world.next = b;
-		ck_assert_int_eq(world_connect(a, US, US2, rds_verbs.port, registry_self(rds_node_registry)), 0);
+		ck_assert_int_eq(world_connect(a, US, US2, verbs_cm.port, registry_self(rds_node_registry)), 0);
 		world_run();
 		ck_assert_uint_eq(a->ups, 1);
 		send_all(a, 1, 1);
@@ -490,11 +490,11 @@ START_TEST(test_in_place_outlives)
 	world_close(a);
 	world_close(b);
 	world_pass(5000 * MS);
-	ck_assert_ptr_nonnull(rds_verbs.eps);
+	ck_assert_ptr_nonnull(verbs_eps.all);
 	ck_assert_uint_eq(dev->nlarge, dev->all_large - (world.ninplace - heap));
 	world_release();
 	world_run();
-	ck_assert_ptr_null(rds_verbs.eps);
+	ck_assert_ptr_null(verbs_eps.all);
 	ck_assert_uint_eq(dev->nlarge, dev->all_large);
 }
 END_TEST

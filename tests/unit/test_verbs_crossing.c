@@ -31,7 +31,7 @@ static void begin(int i)
 {
 	struct world_conn *c = &world.conn[i];
 
-	ck_assert_int_eq(world_connect(c, i ? US2 : US, i ? US : US2, rds_verbs.port, registry_self(rds_node_registry)),
+	ck_assert_int_eq(world_connect(c, i ? US2 : US, i ? US : US2, verbs_cm.port, registry_self(rds_node_registry)),
 			 0);
 	side[i].pending = c->ep;
 	side[i].theirs = false;
@@ -48,7 +48,7 @@ static void retry(struct rds_timer *tm)
 
 static void drop(struct side *s)
 {
-	verbs_close(s->pending);
+	verbs_ep_close(s->pending);
 	s->pending = NULL;
 }
 
@@ -107,12 +107,12 @@ static void setup(enum mock_mode mode)
 	ck_assert_int_eq(world_claim(US2), 1);
 	memset(side, 0, sizeof(side));
 	side[0].retry.fn = side[1].retry.fn = retry;
-	notes = rds_verbs.t.up;
+	notes = world.t->up;
 	rule = *notes;
 	rule.accept = accept_by_rule;
 	rule.up = up_by_rule;
 	rule.down = down_by_rule;
-	rds_verbs.t.up = &rule;
+	world.t->up = &rule;
 }
 
 static void setup_ib(void)
@@ -132,14 +132,14 @@ static void is_one(void)
 	unsigned n = 0, i;
 	struct verbs_ep *ep;
 
-	for (ep = rds_verbs.eps; ep; ep = ep->next)
+	for (ep = verbs_eps.all; ep; ep = ep->next)
 		n += !ep->closed;
 	ck_assert_uint_eq(n, 2);
 	for (i = 0; i < 2; i++) {
 		ck_assert_ptr_null(side[i].pending);
 		ck_assert_ptr_nonnull(world.conn[i].ep);
 		ck_assert_uint_eq(world.conn[i].ups, 1);
-		rds_verbs.t.ops->describe(world.conn[i].ep, &d[i]);
+		world.t->ops->describe(world.conn[i].ep, &d[i]);
 	}
 	ck_assert_uint_eq(d[0].dst_qp_num, d[1].qp_num);
 	ck_assert_uint_eq(d[1].dst_qp_num, d[0].qp_num);
@@ -244,7 +244,7 @@ static void end(void)
 		if (side[i].pending)
 			drop(&side[i]);
 	}
-	rds_verbs.t.up = notes;
+	world.t->up = notes;
 	world_end();
 }
 

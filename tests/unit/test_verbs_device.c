@@ -38,7 +38,7 @@ static enum verbs_status rendezvous_answers(void)
 START_TEST(test_claims)
 {
 	ck_assert_int_eq(world_claim("127.0.0.1"), 0);
-	ck_assert_ptr_null(rds_verbs.events); /* not even asked */
+	ck_assert_ptr_null(verbs_cm.events); /* not even asked */
 	ck_assert_int_eq(world_claim("10.7.7.7"), 0);
 	ck_assert_int_eq(world_claim(THEM), 0);
 	ck_assert_ptr_null(world_dev());
@@ -46,7 +46,7 @@ START_TEST(test_claims)
 	ck_assert_ptr_nonnull(world_dev());
 	ck_assert_int_eq(world_claim(US), 1);
 	ck_assert_uint_eq(mock_count(MOCK_CONTEXT), 1);
-	ck_assert_uint_ne(rds_verbs.port, 0);
+	ck_assert_uint_ne(verbs_cm.port, 0);
 	ck_assert_int_eq(world_claim(US2), 1);
 	ck_assert_uint_eq(mock_count(MOCK_CONTEXT), 2);
 }
@@ -95,7 +95,7 @@ START_TEST(test_start_nth_failure)
 		ck_assert_int_eq(world_claim(US), 1);
 	}
 	mock_fail_any(0, 0);
-	ck_assert_uint_ne(rds_verbs.port, 0);
+	ck_assert_uint_ne(verbs_cm.port, 0);
 	world_pass(3000 * MS);
 	ck_assert_uint_eq(mock_recvs_posted(world_dev()->srq), world_dev()->nbufs);
 	ck_assert_int_eq(rendezvous_answers(), VERBS_NO_PORT);
@@ -130,7 +130,7 @@ START_TEST(test_small_devices)
 	while (a->tx_seq < 300) {
 		if (world_send(a, 2000 + a->tx_seq * 50, 0) == 0)
 			continue;
-		verbs_want_room(a->ep, verbs_acked(a->ep));
+		verbs_ep_want_room(a->ep, verbs_ep_acked(a->ep));
 		world_pass(10 * MS);
 	}
 	world_run();
@@ -216,11 +216,11 @@ START_TEST(test_d1_comm_est)
 
 	world_hello(&h, VERBS_CONNECT);
 	verbs_request_pack(&h, &wire);
-	peer_connect(p, THEM, US, rds_verbs.port, &wire, sizeof(wire));
+	peer_connect(p, THEM, US, verbs_cm.port, &wire, sizeof(wire));
 	mock_cm_hold(true);
 	ck_assert(mock_cm_pick((unsigned)mock_cm_find(RDMA_CM_EVENT_CONNECT_REQUEST)));
 	world_run();
-	mock_async_qp(rds_verbs.eps->qp, IBV_EVENT_COMM_EST);
+	mock_async_qp(verbs_eps.all->qp, IBV_EVENT_COMM_EST);
 	world_run();
 	ck_assert_int_lt(mock_cm_find(RDMA_CM_EVENT_ESTABLISHED), 0); /* it takes a frame, or rdma_cm's word */
 	ck_assert_uint_eq(b->ups + b->downs, 0);
@@ -257,7 +257,7 @@ static void all_gone(void)
 	ck_assert_int_eq(a->why, -ENODEV);
 	world_close(b);
 	world_pass(3000 * MS);
-	ck_assert_ptr_null(rds_verbs.eps);
+	ck_assert_ptr_null(verbs_eps.all);
 	ck_assert_ptr_nonnull(world_dev()); /* the other one */
 	ck_assert_ptr_null(world_dev()->next);
 }
@@ -436,7 +436,7 @@ START_TEST(test_d8_while_connecting)
 
 	ck_assert_int_eq(world_claim(US2), 1);
 	mock_cm_hold(true);
-	ck_assert_int_eq(world_connect(a, US, US2, rds_verbs.port, &self), 0);
+	ck_assert_int_eq(world_connect(a, US, US2, verbs_cm.port, &self), 0);
 	for (stage = _i; stage; stage--) {
 		mock_cm_next();
 		world_run();
@@ -448,7 +448,7 @@ START_TEST(test_d8_while_connecting)
 	world_pass(20000 * MS);
 	world_close(b);
 	world_pass(3000 * MS);
-	ck_assert_ptr_null(rds_verbs.eps);
+	ck_assert_ptr_null(verbs_eps.all);
 }
 END_TEST
 
@@ -460,7 +460,7 @@ START_TEST(test_rnr_timer)
 	struct verbs_ep *ep;
 
 	world_pair();
-	for (ep = rds_verbs.eps; ep; ep = ep->next) {
+	for (ep = verbs_eps.all; ep; ep = ep->next) {
 		ck_assert_int_eq(vb.ibv_query_qp(ep->qp, &attr, IBV_QP_MIN_RNR_TIMER, &init), 0);
 		ck_assert_uint_eq(attr.min_rnr_timer, 10);
 	}
@@ -474,7 +474,7 @@ static struct rds_ep_device described(const struct world_conn *c)
 	struct rds_ep_device d;
 
 	memset(&d, 0xff, sizeof(d));
-	rds_verbs.t.ops->describe(c->ep, &d);
+	world.t->ops->describe(c->ep, &d);
 	return d;
 }
 

@@ -36,8 +36,8 @@ static unsigned nlost;
 static void lose(unsigned which)
 {
 	for (unsigned i = 0; i < 2; i++)
-		lost[nlost++] = rds_verbs.listener[i];
-	mock_cm_deafen(rds_verbs.listener[which]);
+		lost[nlost++] = verbs_cm.listener[i];
+	mock_cm_deafen(verbs_cm.listener[which]);
 }
 
 static void end(void)
@@ -77,7 +77,7 @@ static struct verbs_answer asked(enum verbs_request_kind what, uint16_t at)
 START_TEST(test_h2_another_port)
 {
 	unsigned destroyed;
-	uint16_t port = rds_verbs.port;
+	uint16_t port = verbs_cm.port;
 
 	lose((unsigned)_i);
 	if (!_i)
@@ -85,9 +85,9 @@ START_TEST(test_h2_another_port)
 	destroyed = mock_calls(MOCK_rdma_destroy_id);
 	world_pass(LOOK);
 	ck_assert_uint_eq(mock_calls(MOCK_rdma_destroy_id), destroyed);
-	ck_assert_uint_ne(rds_verbs.port, port);
-	ck_assert_uint_eq(told(), rds_verbs.port);
-	ck_assert_int_eq(asked(VERBS_CONNECT, rds_verbs.port).status, VERBS_OK);
+	ck_assert_uint_ne(verbs_cm.port, port);
+	ck_assert_uint_eq(told(), verbs_cm.port);
+	ck_assert_int_eq(asked(VERBS_CONNECT, verbs_cm.port).status, VERBS_OK);
 	ck_assert_int_eq(asked(VERBS_CONNECT, world.rendezvous).status, VERBS_OK);
 	end();
 }
@@ -97,13 +97,13 @@ END_TEST
 START_TEST(test_h2_often)
 {
 	for (unsigned i = 0; i < 10; i++) {
-		uint16_t port = rds_verbs.port;
+		uint16_t port = verbs_cm.port;
 
 		lose(0);
 		world_pass(LOOK);
-		ck_assert_uint_ne(rds_verbs.port, port);
+		ck_assert_uint_ne(verbs_cm.port, port);
 	}
-	ck_assert_int_eq(asked(VERBS_CONNECT, rds_verbs.port).status, VERBS_OK);
+	ck_assert_int_eq(asked(VERBS_CONNECT, verbs_cm.port).status, VERBS_OK);
 	end();
 }
 END_TEST
@@ -115,12 +115,12 @@ START_TEST(test_h3_none)
 	mock_fail_from(MOCK_rdma_create_id, 1, ENOMEM);
 	world_pass(LOOK);
 	mock_fail(MOCK_rdma_create_id, 0, 0);
-	ck_assert_uint_eq(rds_verbs.port, 0);
+	ck_assert_uint_eq(verbs_cm.port, 0);
 	ck_assert_uint_eq(told(), 0);
 	world_pass(LOOK);
-	ck_assert_uint_ne(rds_verbs.port, 0);
-	ck_assert_uint_eq(told(), rds_verbs.port);
-	ck_assert_int_eq(asked(VERBS_CONNECT, rds_verbs.port).status, VERBS_OK);
+	ck_assert_uint_ne(verbs_cm.port, 0);
+	ck_assert_uint_eq(told(), verbs_cm.port);
+	ck_assert_int_eq(asked(VERBS_CONNECT, verbs_cm.port).status, VERBS_OK);
 	end();
 }
 END_TEST
@@ -134,7 +134,7 @@ static struct rdma_cm_id *at_rendezvous(void)
 /* H4: the node's. */
 START_TEST(test_h4_rendezvous)
 {
-	uint16_t port = rds_verbs.port;
+	uint16_t port = verbs_cm.port;
 	const char *line;
 
 	world_listen();
@@ -144,7 +144,7 @@ START_TEST(test_h4_rendezvous)
 	line = strstr(world_said(), "until it is booted again");
 	ck_assert_ptr_nonnull(line);
 	ck_assert_ptr_null(strstr(line + 1, "until it is booted again"));
-	ck_assert_uint_eq(rds_verbs.port, port);
+	ck_assert_uint_eq(verbs_cm.port, port);
 	at_rendezvous();
 }
 END_TEST
@@ -166,7 +166,7 @@ START_TEST(test_h5_device_gone)
 
 	mock_dev_remove(world.ours);
 	world_run();
-	mock_cm_deafen(rds_verbs.listener[0]);
+	mock_cm_deafen(verbs_cm.listener[0]);
 	mock_cm_deafen(at_rendezvous());
 	world_pass(3 * LOOK);
 	ck_assert_uint_eq(mock_calls(MOCK_rdma_listen), listens);
@@ -179,7 +179,7 @@ START_TEST(test_h6_other_devices)
 {
 	unsigned listens = mock_calls(MOCK_rdma_listen);
 
-	mock_cm_deafen(rds_verbs.listener[0]);
+	mock_cm_deafen(verbs_cm.listener[0]);
 	ck_assert(!world_timer_due(1000 * LOOK));
 	world_pass(3 * LOOK);
 	ck_assert_uint_eq(mock_calls(MOCK_rdma_listen), listens);

@@ -24,7 +24,7 @@ static void is_down(int why)
 static void nothing_left(void)
 {
 	world_pass(2000 * MS);
-	ck_assert_ptr_null(rds_verbs.eps);
+	ck_assert_ptr_null(verbs_eps.all);
 }
 
 /* ---- down ---- */
@@ -142,7 +142,7 @@ START_TEST(test_e9a_stopped)
 		world_tick(500 * MS);
 	probes = mock_calls(MOCK_ibv_post_send);
 	c->speak = false;
-	verbs_push(c->ep);
+	verbs_ep_push(c->ep);
 	ck_assert_uint_eq(mock_calls(MOCK_ibv_post_send), probes + 1);
 	mock_run();
 	world_tick(60000 * MS);
@@ -267,7 +267,7 @@ START_TEST(test_c4_to_c6_request_under_way)
 	else
 		peer_accept(p, &an, sizeof(an), 8);
 	world_pass(2000 * MS);
-	ck_assert_ptr_null(rds_verbs.eps);
+	ck_assert_ptr_null(verbs_eps.all);
 	ck_assert_uint_eq(c->ups + c->downs, 0);
 }
 END_TEST
@@ -280,8 +280,8 @@ START_TEST(test_c7_late_events)
 	ck_assert_int_eq(world_send(b, 1000, 0), 0);
 	world_run();
 	world_close(a);
-	mock_cm_inject(rds_verbs.eps->cm, events[_i].type, events[_i].status);
-	mock_cm_inject(rds_verbs.eps->next->cm, events[_i].type, events[_i].status);
+	mock_cm_inject(verbs_eps.all->cm, events[_i].type, events[_i].status);
+	mock_cm_inject(verbs_eps.all->next->cm, events[_i].type, events[_i].status);
 	world_run();
 	ck_assert_uint_eq(a->downs, 0);
 	world_close(b);
@@ -308,21 +308,21 @@ START_TEST(test_c8_kept)
 	world_run();
 	ep = c->ep;
 	rds_wire_hdr_encode(&hdr, &w, false);
-	ck_assert_int_eq(verbs_send(ep, &w, &iov, sizeof(bytes), &pos), 0);
-	verbs_flush(ep, false);
+	ck_assert_int_eq(verbs_ep_send(ep, &w, &iov, sizeof(bytes), &pos), 0);
+	verbs_ep_flush(ep, false);
 	world_run();
-	verbs_keep(ep, true);
+	verbs_ep_keep(ep, true);
 	world_close(c);
 	world_pass(5000 * MS);
-	ck_assert_mem_eq(verbs_retained(ep, pos), bytes, sizeof(bytes));
-	ck_assert_ptr_nonnull(rds_verbs.eps);
+	ck_assert_mem_eq(verbs_ep_retained(ep, pos), bytes, sizeof(bytes));
+	ck_assert_ptr_nonnull(verbs_eps.all);
 	if (_i)
 		world_release();
 	world_run();
-	ck_assert_mem_eq(verbs_retained(ep, pos), bytes, sizeof(bytes));
-	verbs_keep(ep, false);
+	ck_assert_mem_eq(verbs_ep_retained(ep, pos), bytes, sizeof(bytes));
+	verbs_ep_keep(ep, false);
 	world_run();
-	ck_assert_int_eq(rds_verbs.eps == NULL, _i);
+	ck_assert_int_eq(verbs_eps.all == NULL, _i);
 	world_release();
 	nothing_left();
 }
@@ -341,11 +341,11 @@ START_TEST(test_c9_looked_at_meanwhile)
 	ep = world_ep(c);
 	world_close(c);
 	world_pass(3000 * MS);
-	ck_assert_ptr_eq(rds_verbs.eps, ep);
+	ck_assert_ptr_eq(verbs_eps.all, ep);
 	world_release();
 	ck_assert(world_timer_due(0));
 	ep->nudge.fn(&ep->nudge); /* it had waited for the receive lock */
-	ck_assert_ptr_null(rds_verbs.eps);
+	ck_assert_ptr_null(verbs_eps.all);
 	ck_assert(!world_timer_due(0));
 	nothing_left();
 }
@@ -429,7 +429,7 @@ START_TEST(test_a_thousand_times)
 		world_close(b);
 		world_pass(2000 * MS);
 		mock_timeout();
-		ck_assert_ptr_null(rds_verbs.eps);
+		ck_assert_ptr_null(verbs_eps.all);
 	}
 }
 END_TEST
@@ -447,7 +447,7 @@ static void setup_late_ear(void)
 static void speaks_unnoticed(void)
 {
 	ck_assert_int_eq(world_claim(US2), 1);
-	ck_assert_int_eq(world_connect(a, US, US2, rds_verbs.port, registry_self(rds_node_registry)), 0);
+	ck_assert_int_eq(world_connect(a, US, US2, verbs_cm.port, registry_self(rds_node_registry)), 0);
 	world_run();
 	ck_assert_uint_eq(a->ups, 1);
 	ck_assert_int_eq(world_send(a, 1000, 0), 0);
@@ -474,7 +474,7 @@ START_TEST(test_e12_urged_in_vain)
 	unsigned posts;
 
 	ck_assert_int_eq(world_claim(US2), 1);
-	ck_assert_int_eq(world_connect(a, US, US2, rds_verbs.port, registry_self(rds_node_registry)), 0);
+	ck_assert_int_eq(world_connect(a, US, US2, verbs_cm.port, registry_self(rds_node_registry)), 0);
 	world_run();
 	ck_assert_uint_eq(a->ups, 1);
 	if (_i) {

@@ -27,7 +27,7 @@ static unsigned queue_pairs(void)
 /* The only queue pair that there still is. */
 static struct ibv_qp *closing(void)
 {
-	struct verbs_ep *ep = rds_verbs.eps;
+	struct verbs_ep *ep = verbs_eps.all;
 
 	while (ep && !ep->qp)
 		ep = ep->next;
@@ -96,7 +96,7 @@ static void pairs(void)
 	ck_assert_int_eq(world_claim(US2), 1);
 	for (c = world.conn; c < world.conn + CONNS; c += 2) {
 		world.next = c + 1;
-		ck_assert_int_eq(world_connect(c, US, US2, rds_verbs.port, registry_self(rds_node_registry)), 0);
+		ck_assert_int_eq(world_connect(c, US, US2, verbs_cm.port, registry_self(rds_node_registry)), 0);
 		world_run();
 		ck_assert_uint_eq(c[0].ups, 1);
 		ck_assert_uint_eq(c[1].ups, 1);

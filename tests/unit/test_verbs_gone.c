@@ -96,7 +96,7 @@ static void in_vain(int how)
 		ck_assert_int_eq(world_claim(US2), how ? -EMFILE : 0);
 		return;
 	case 2: /* a request that is refused unseen */
-		peer_connect(&world.peer, THEM, US2, rds_verbs.port, NULL, 0);
+		peer_connect(&world.peer, THEM, US2, verbs_cm.port, NULL, 0);
 		world_run();
 		peer_event(&world.peer, RDMA_CM_EVENT_REJECTED);
 		peer_drop_id(&world.peer);
@@ -199,7 +199,7 @@ START_TEST(test_claims_id_removed)
 	struct rdma_cm_id *id;
 
 	peer_address(&ss, US, 0);
-	ck_assert_int_eq(vb.rdma_create_id(rds_verbs.events, &id, NULL, RDMA_PS_TCP), 0);
+	ck_assert_int_eq(vb.rdma_create_id(verbs_cm.events, &id, NULL, RDMA_PS_TCP), 0);
 	ck_assert_int_eq(vb.rdma_bind_addr(id, (struct sockaddr *)&ss), 0);
 	ck_assert_int_eq(verbs_cm_dev_get(id, &dev), 0);
 	ck_assert_ptr_eq(dev, world_dev());
@@ -346,7 +346,7 @@ START_TEST(test_unread_removed)
 	ck_assert_uint_eq(world.ninplace, 0);
 	world_close(a);
 	world_pass(3000 * MS);
-	ck_assert_ptr_null(rds_verbs.eps);
+	ck_assert_ptr_null(verbs_eps.all);
 	ck_assert_uint_eq(mock_count(MOCK_CONTEXT), 1); /* the other device */
 }
 END_TEST
@@ -381,13 +381,13 @@ START_TEST(test_unanswered_removed)
 	peer_event(&world.peer, RDMA_CM_EVENT_CONNECT_REQUEST);
 	world_close(a);
 	world_pass(3000 * MS);
-	ck_assert_int_eq(rds_verbs.eps == NULL, world.ours->mode == MOCK_IB);
-	if (_i && rds_verbs.eps)
-		mock_cm_inject(rds_verbs.eps->cm, RDMA_CM_EVENT_DEVICE_REMOVAL, 0);
+	ck_assert_int_eq(verbs_eps.all == NULL, world.ours->mode == MOCK_IB);
+	if (_i && verbs_eps.all)
+		mock_cm_inject(verbs_eps.all->cm, RDMA_CM_EVENT_DEVICE_REMOVAL, 0);
 	world_run();
 	mock_async(world.ours, IBV_EVENT_DEVICE_FATAL);
 	world_pass(100 * MS);
-	ck_assert_ptr_null(rds_verbs.eps);
+	ck_assert_ptr_null(verbs_eps.all);
 	ck_assert_uint_eq(mock_count(MOCK_CONTEXT), 0);
 	world.peer.id = world.peer.ev->id;
 }
@@ -455,7 +455,7 @@ static unsigned fork_inits;
 
 static int fork_init(void)
 {
-	ck_assert_ptr_null(rds_verbs.events);
+	ck_assert_ptr_null(verbs_cm.events);
 	ck_assert_uint_eq(mock_calls(MOCK_rdma_create_id), 0);
 	ck_assert_uint_eq(mock_calls(MOCK_ibv_open_device), 0);
 	fork_inits++;

@@ -61,7 +61,7 @@ START_TEST(test_no_end_of_what_waits)
 	ck_assert_uint_eq(c->downs, 1);
 	ck_assert_int_eq(c->why, -EPROTO);
 	world_pass(2000 * MS);
-	ck_assert_ptr_null(rds_verbs.eps);
+	ck_assert_ptr_null(verbs_eps.all);
 	world_buffers_out(0);
 }
 END_TEST
@@ -132,7 +132,7 @@ START_TEST(test_acknowledged_behind_what_waits)
 	else
 		world_peer_frame(&(struct rds_hdr){.ack = c->tx_seq, .flags = RDS_FLAG_ACK_REQUIRED}, NULL, 0);
 	world_run();
-	ck_assert_uint_eq(verbs_acked(c->ep), c->tx_seq);
+	ck_assert_uint_eq(verbs_ep_acked(c->ep), c->tx_seq);
 	ck_assert_int_eq(world_send(c, 8000, 0), credits ? -EAGAIN : 0);
 	ck_assert_uint_eq(c->nmsgs, 0);
 	world_peer_frame(&(struct rds_hdr){.ack = c->tx_seq + 2}, NULL, 0);
@@ -155,17 +155,17 @@ START_TEST(test_asked_behind_what_waits)
 	world.refuse_from = 2;
 	for (i = 0; i < 3; i++)
 		ck_assert_int_eq(world_send(c, 100, 0), 0);
-	verbs_flush(c->ep, true);
+	verbs_ep_flush(c->ep, true);
 	world_run();
-	ck_assert(!verbs_want_room(c->ep, 0));
+	ck_assert(!verbs_ep_want_room(c->ep, 0));
 	world_run();
-	ck_assert_uint_eq(verbs_acked(c->ep), 1);
-	ck_assert(!verbs_want_room(c->ep, 1));
+	ck_assert_uint_eq(verbs_ep_acked(c->ep), 1);
+	ck_assert(!verbs_ep_want_room(c->ep, 1));
 	world_run();
 	world.refuse_from = 0;
 	world_pass(100 * MS);
 	ck_assert_uint_eq(world.conn[1].nmsgs, 3);
-	ck_assert_uint_eq(verbs_acked(c->ep), 3);
+	ck_assert_uint_eq(verbs_ep_acked(c->ep), 3);
 	ck_assert_uint_eq(c->downs, 0);
 }
 END_TEST
@@ -222,7 +222,7 @@ START_TEST(test_sent_again)
 	world_run();
 	again = sent_until_full(8, RDS_FLAG_RETRANSMITTED | RDS_FLAG_ACK_REQUIRED);
 	ck_assert_uint_ge(again, n);
-	verbs_flush(c->ep, true);
+	verbs_ep_flush(c->ep, true);
 	ck_assert(!world_ep(c)->held);
 	ck_assert_uint_eq(world_ep(c)->since_asked, 0);
 	world_run();
@@ -244,7 +244,7 @@ START_TEST(test_larger_ones_sent_again)
 		o = verbs_out_at(world_ep(c), world_ep(c)->out_count - 1);
 		ck_assert_uint_le(VERBS_HDR + o->len, o->block.size);
 	}
-	verbs_flush(c->ep, true);
+	verbs_ep_flush(c->ep, true);
 	world_run();
 	ck_assert(world_all_came(c, &world.conn[1]));
 	ck_assert_uint_eq(c->downs, 0);

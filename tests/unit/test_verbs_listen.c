@@ -29,7 +29,7 @@ static void ask(void)
 {
 	struct verbs_request h = hello();
 
-	world_peer_asks(&h, US, rds_verbs.port);
+	world_peer_asks(&h, US, verbs_cm.port);
 }
 
 static void is_refused(enum verbs_status status, int err)
@@ -41,7 +41,7 @@ static void is_refused(enum verbs_status status, int err)
 		ck_assert_int_eq(a.error, err);
 	peer_drop_id(p);
 	world_run();
-	ck_assert_ptr_null(rds_verbs.eps);
+	ck_assert_ptr_null(verbs_eps.all);
 	ck_assert_uint_eq(c->ups + c->downs, 0);
 }
 
@@ -80,7 +80,7 @@ START_TEST(test_r1_nonsense)
 		break;
 	}
 	verbs_request_pack(&h, &wire);
-	peer_connect(p, THEM, US, rds_verbs.port, &wire, len);
+	peer_connect(p, THEM, US, verbs_cm.port, &wire, len);
 	world_run();
 	is_refused(VERBS_REFUSED, EPROTO);
 	ck_assert_uint_eq(world.accepts, 0);
@@ -106,10 +106,10 @@ START_TEST(test_r2_versions)
 	struct verbs_request h = hello();
 
 	h.version_min = h.version_max = VERBS_VERSION_MAX + 1;
-	world_peer_asks(&h, US, rds_verbs.port);
+	world_peer_asks(&h, US, verbs_cm.port);
 	is_refused(VERBS_NO_VERSION, EPROTO);
 	h.version_min = VERBS_VERSION_MIN;
-	world_peer_asks(&h, US, rds_verbs.port);
+	world_peer_asks(&h, US, verbs_cm.port);
 	peer_event(p, RDMA_CM_EVENT_ESTABLISHED);
 }
 END_TEST
@@ -125,7 +125,7 @@ START_TEST(test_r1_r2_lines)
 	h.version_max = VERBS_VERSION_MAX + 5;
 	if (_i)
 		h.magic++;
-	world_peer_asks(&h, US, rds_verbs.port);
+	world_peer_asks(&h, US, verbs_cm.port);
 	is_refused(_i ? VERBS_REFUSED : VERBS_NO_VERSION, EPROTO);
 	snprintf(line, sizeof(line), "at " THEM " speaks versions %u to %u of", VERBS_VERSION_MAX + 4,
 		 VERBS_VERSION_MAX + 5);
@@ -143,7 +143,7 @@ START_TEST(test_r2_answer)
 	struct verbs_answer a;
 
 	h.version_min = h.version_max = VERBS_VERSION_MIN - 1;
-	world_peer_asks(&h, US, rds_verbs.port);
+	world_peer_asks(&h, US, verbs_cm.port);
 	a = world_answer_in(peer_event(p, RDMA_CM_EVENT_REJECTED));
 	ck_assert_int_eq(a.status, VERBS_NO_VERSION);
 	ck_assert_uint_eq(a.version_min, VERBS_VERSION_MIN);
@@ -156,7 +156,7 @@ START_TEST(test_r3_somebody_else)
 	struct verbs_request h = hello();
 
 	h.wanted.b[5]++;
-	world_peer_asks(&h, US, rds_verbs.port);
+	world_peer_asks(&h, US, verbs_cm.port);
 	is_refused(VERBS_GONE, 0);
 	ck_assert_uint_eq(world.accepts, 0);
 }
@@ -171,7 +171,7 @@ START_TEST(test_r4_no_means)
 
 	verbs_request_pack(&h, &wire);
 	for (n = 1;; n++) {
-		peer_connect(p, THEM, US2, rds_verbs.port, &wire, sizeof(wire));
+		peer_connect(p, THEM, US2, verbs_cm.port, &wire, sizeof(wire));
 		mock_fail_any(n, _i ? ENOMEM : EINVAL);
 		world_run();
 		if (!mock_fail_hit())
@@ -186,7 +186,7 @@ START_TEST(test_r4_no_means)
 		}
 		peer_drop_id(p);
 		world_pass(15000 * MS);
-		ck_assert_ptr_null(rds_verbs.eps);
+		ck_assert_ptr_null(verbs_eps.all);
 		world_drop_device(world.ours2);
 		world.accepts = 0;
 	}
@@ -198,7 +198,7 @@ END_TEST
 
 START_TEST(test_r5_no_buffers_to_promise)
 {
-	struct verbs_dev *dev = atomic_load(&rds_verbs.devs);
+	struct verbs_dev *dev = atomic_load(&verbs_devs.all);
 
 	dev->small_reserved += 100 * dev->base; /* more than it can grow to */
 	ask();
@@ -213,7 +213,7 @@ END_TEST
 /* ... of which one line is enough, however many are refused. */
 START_TEST(test_r5_line)
 {
-	struct verbs_dev *dev = atomic_load(&rds_verbs.devs);
+	struct verbs_dev *dev = atomic_load(&verbs_devs.all);
 	const char *line;
 	unsigned i;
 
@@ -348,7 +348,7 @@ static void ask_held(struct peer *q)
 
 	verbs_request_pack(&h, &wire);
 	mock_cm_hold(false);
-	peer_connect(q, THEM, US, rds_verbs.port, &wire, sizeof(wire));
+	peer_connect(q, THEM, US, verbs_cm.port, &wire, sizeof(wire));
 	mock_cm_hold(true);
 	ck_assert(mock_cm_pick((unsigned)mock_cm_find(RDMA_CM_EVENT_CONNECT_REQUEST)));
 	world_run();
@@ -366,7 +366,7 @@ START_TEST(test_r16_events)
 	};
 
 	ask_held(p);
-	mock_cm_inject(rds_verbs.eps->cm, events[_i].type, events[_i].status);
+	mock_cm_inject(verbs_eps.all->cm, events[_i].type, events[_i].status);
 	world_run();
 	ck_assert_uint_eq(c->ups, 0);
 	ck_assert_uint_eq(c->downs, 1);
@@ -402,8 +402,8 @@ START_TEST(test_r18_again)
 	world_pass(2000 * MS);
 	peer_event(&again, RDMA_CM_EVENT_ESTABLISHED);
 	world_run();
-	ck_assert_ptr_nonnull(rds_verbs.eps);
-	ck_assert_ptr_null(rds_verbs.eps->next);
+	ck_assert_ptr_nonnull(verbs_eps.all);
+	ck_assert_ptr_null(verbs_eps.all->next);
 	ck_assert_uint_eq(c->ups, !speaks_first());
 	peer_end(&again);
 	world_pass(2000 * MS);
@@ -425,7 +425,7 @@ START_TEST(test_flood)
 	unsigned i, acked = mock_calls(MOCK_rdma_ack_cm_event);
 
 	for (i = 0; i < 1000; i++)
-		mock_cm_inject(rds_verbs.listener[0], RDMA_CM_EVENT_ADDR_CHANGE, 0);
+		mock_cm_inject(verbs_cm.listener[0], RDMA_CM_EVENT_ADDR_CHANGE, 0);
 	rds_timer_set(&tm, atomic_load(&mock_now));
 	world_run();
 	ck_assert_uint_eq(mock_calls(MOCK_rdma_ack_cm_event), acked + 1000);

@@ -30,7 +30,7 @@ static int locate(const char *to, uint16_t port)
 {
 	struct rds_conn_id id = {.laddr = v4(US), .faddr = v4(to), .peer_slot = RDS_SLOT_REMOTE};
 
-	return verbs_locate(&rds_verbs.t, &id, port);
+	return verbs_cm_locate(world.t, &id, port);
 }
 
 static void asked(uint16_t port)
@@ -310,7 +310,7 @@ START_TEST(test_l1_us)
 
 	world_hello(&h, VERBS_CONNECT);
 	h.credits = VERBS_CREDITS(0, 20);
-	world_peer_asks(&h, US, _i ? rds_verbs.port : world.rendezvous);
+	world_peer_asks(&h, US, _i ? verbs_cm.port : world.rendezvous);
 	peer_event(p, RDMA_CM_EVENT_ESTABLISHED);
 	ck_assert_uint_eq(world.accepts, 1);
 }
@@ -349,7 +349,7 @@ static uint32_t bind_port(uint16_t port)
 /* L6, L9, L10, at the rendezvous port and at our own. */
 START_TEST(test_l6_l9_l10_locate)
 {
-	uint16_t at = _i ? rds_verbs.port : world.rendezvous;
+	uint16_t at = _i ? verbs_cm.port : world.rendezvous;
 	struct verbs_answer a;
 
 	ck_assert_int_eq(ask(VERBS_LOCATE, 0, NULL, at).status, VERBS_NO_PORT);
@@ -357,11 +357,11 @@ START_TEST(test_l6_l9_l10_locate)
 	a = ask(VERBS_LOCATE, 4000, NULL, at);
 	ck_assert_int_eq(a.status, VERBS_REDIRECT);
 	ck_assert_mem_eq(&a.self, registry_self(rds_node_registry), sizeof(a.self));
-	ck_assert_uint_eq(a.listener, rds_verbs.port);
+	ck_assert_uint_eq(a.listener, verbs_cm.port);
 	ck_assert_int_eq(ask(VERBS_LOCATE, 4001, NULL, at).status, VERBS_NO_PORT);
 	a = ask(VERBS_LOCATE, 0, NULL, at);
 	ck_assert_int_eq(a.status, VERBS_REDIRECT);
-	ck_assert_uint_eq(a.listener, rds_verbs.port);
+	ck_assert_uint_eq(a.listener, verbs_cm.port);
 }
 END_TEST
 
@@ -378,7 +378,7 @@ static struct reg_file *the_registry(void)
 /* L11: somebody is in the middle of a change, as far as can be seen, and nobody can be let in to look.  Nobody shall believe that no one has it. */
 START_TEST(test_l11_cannot_be_read)
 {
-	uint16_t at = _i ? rds_verbs.port : world.rendezvous;
+	uint16_t at = _i ? verbs_cm.port : world.rendezvous;
 	struct reg_file *f = the_registry();
 	struct reg_area *area = (void *)((char *)f + REG_AREA_OFFSET(0));
 
@@ -399,7 +399,7 @@ END_TEST
 /* L12, L13: its carrier has left the socket, of which somebody may still have a descriptor; then nobody has. */
 START_TEST(test_l12_l13_nobodys)
 {
-	uint16_t at = _i ? rds_verbs.port : world.rendezvous;
+	uint16_t at = _i ? verbs_cm.port : world.rendezvous;
 	int standin = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	struct registry *reg = rds_node_registry;
 	uint32_t idx = bind_port(4000);
@@ -474,7 +474,7 @@ END_TEST
 /* L5a: of another registry: nothing is known of it but that it is there, and that goes with it. */
 START_TEST(test_l5a_of_another_registry)
 {
-	uint16_t at = _i ? rds_verbs.port : world.rendezvous;
+	uint16_t at = _i ? verbs_cm.port : world.rendezvous;
 	struct rds_procid id = {.b = "somebody else's"};
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	struct sockaddr_un name;
@@ -501,7 +501,7 @@ START_TEST(test_a25_of_this_host)
 	child_tell(&child);
 	child_hear(&child, &o, sizeof(o));
 	c->id = (struct rds_conn_id){.laddr = v4(US), .faddr = v4(US), .peer = o.id, .peer_slot = o.slot};
-	ck_assert_int_eq(verbs_connect(&rds_verbs.t, &c->id, (struct rds_conn *)(void *)c, 0, &c->ep), 0);
+	ck_assert_int_eq(verbs_ep_connect(world.t, &c->id, (struct rds_conn *)(void *)c, 0, &c->ep), 0);
 	c->open = true;
 	child_end(&child, SIGKILL);
 	world_run();

@@ -103,7 +103,7 @@ static void ended_after(unsigned n)
 	ck_assert_ptr_nonnull(strstr(world_said(), "has lost or doubled something"));
 	ck_assert_ptr_null(strstr(world_said(), "nonsense"));
 	world_pass(2000 * MS);
-	ck_assert_ptr_null(rds_verbs.eps);
+	ck_assert_ptr_null(verbs_eps.all);
 }
 
 /* Nothing is taken behind what made no sense, also where the connection was broken already: the message in it would be lost. */
@@ -166,7 +166,7 @@ START_TEST(test_before_it_is_up)
 	world_hello(&h, VERBS_CONNECT);
 	h.credits = VERBS_CREDITS(0, 32);
 	world.next = c;
-	world_peer_asks(&h, US, rds_verbs.port);
+	world_peer_asks(&h, US, verbs_cm.port);
 	mock_cm_hold(true);
 	ck_assert_ptr_nonnull(peer_try_event(&world.peer));
 	ck_assert_int_eq(world.peer.ev->event, RDMA_CM_EVENT_ESTABLISHED);
@@ -181,7 +181,7 @@ START_TEST(test_before_it_is_up)
 	ck_assert_uint_le(c->nmsgs, 1);
 	ck_assert_ptr_nonnull(strstr(world_said(), "has lost or doubled something"));
 	world_pass(2000 * MS);
-	ck_assert_ptr_null(rds_verbs.eps);
+	ck_assert_ptr_null(verbs_eps.all);
 }
 END_TEST
 

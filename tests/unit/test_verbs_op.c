@@ -72,7 +72,7 @@ static int post(uint64_t id, uint64_t at, size_t len)
 				   .len = len,
 				   .local = iov};
 
-	return verbs_rdma_post(a->ep, &op);
+	return verbs_ep_post(a->ep, &op);
 }
 
 static int post_read(uint64_t id, uint64_t at, size_t len)
@@ -82,7 +82,7 @@ static int post_read(uint64_t id, uint64_t at, size_t len)
 
 	a->read = mine;
 	a->read_bytes = 0;
-	return verbs_rdma_post(a->ep, &op);
+	return verbs_ep_post(a->ep, &op);
 }
 
 static bool there(uint64_t at, size_t len)
@@ -133,7 +133,7 @@ START_TEST(test_write_alone)
 {
 	alone = true;
 	ck_assert_int_eq(post(7, 0, 100000), 0);
-	verbs_flush(a->ep, true);
+	verbs_ep_flush(a->ep, true);
 	world_run();
 	ck_assert(there(0, 100000));
 	ck_assert_uint_eq(a->novers, 1);
@@ -147,13 +147,13 @@ START_TEST(test_over_with_its_message)
 	unsigned before = b->nmsgs;
 
 	ck_assert_int_eq(post(7, 0, 100000), 0);
-	verbs_flush(a->ep, true);
+	verbs_ep_flush(a->ep, true);
 	world_run();
 	ck_assert(there(0, 100000));
 	ck_assert_uint_eq(a->novers, 0);
 	alone = true; /* ends, but not what is before it */
 	ck_assert_int_eq(post(8, 200000, 100), 0);
-	verbs_flush(a->ep, true);
+	verbs_ep_flush(a->ep, true);
 	world_run();
 	ck_assert(there(200000, 100));
 	ck_assert_uint_eq(a->novers, 0);
@@ -314,11 +314,11 @@ START_TEST(test_answer_is_late)
 	world.ours->cut = true;
 	ck_assert_int_eq(post(1, 0, 300000), 0);
 	ck_assert_int_eq(world_send(a, 64, 0), 0);
-	verbs_flush(a->ep, true);
+	verbs_ep_flush(a->ep, true);
 	done = ep->wr_posted;
 	ck_assert_int_eq(world_send(a, 64, 0), 0);
 	atomic_store(&ep->signal_due, true);
-	verbs_push(a->ep);
+	verbs_ep_push(a->ep);
 	do
 		world_look();
 	while (mock_step());
@@ -402,7 +402,7 @@ END_TEST
 START_TEST(test_read_and_message)
 {
 	ck_assert_int_eq(post_read(7, 0, 100), 0);
-	verbs_rdma_fence(a->ep);
+	verbs_ep_fence(a->ep);
 	ck_assert_int_eq(world_send(a, 64, 0), 0);
 	ck_assert_int_eq(world_send(a, 64, 0), 0);
 	ck_assert(!(world_ep(a)->wr[0].send_flags & IBV_SEND_FENCE)); /* the last chain was the second message alone */
@@ -413,7 +413,7 @@ START_TEST(test_read_and_message)
 	world_run();
 	ck_assert_uint_eq(a->read_bytes, 100);
 	ck_assert_int_eq(post_read(8, 0, 100), 0);
-	verbs_rdma_fence(a->ep);
+	verbs_ep_fence(a->ep);
 	ck_assert_int_eq(world_send(a, 64, 0), 0);
 	ck_assert(!(world_ep(a)->wr[0].send_flags & IBV_SEND_FENCE));
 	ck_assert(world_ep(a)->wr[1].send_flags & IBV_SEND_FENCE);
@@ -425,13 +425,13 @@ END_TEST
 /* Where a fence bars reads, none is posted until what has it is done: the engine carries it out. */
 START_TEST(test_fence_bars)
 {
-	verbs_rdma_fence(a->ep);
+	verbs_ep_fence(a->ep);
 	ck_assert_int_eq(post_read(7, 0, 100), 0);
 	ck_assert_int_eq(world_send(a, 64, 0), 0);
 	world_run();
 	world_ep(a)->dev->caps.fence_bars_reads = true;
 	ck_assert_int_eq(post_read(8, 0, 100), 0);
-	verbs_rdma_fence(a->ep);
+	verbs_ep_fence(a->ep);
 	ck_assert_int_eq(post(9, 0, 100), 0);
 	ck_assert(world_ep(a)->wr[1].send_flags & IBV_SEND_FENCE);
 	ck_assert(world_ep(a)->wr[1].send_flags & IBV_SEND_SIGNALED);
@@ -440,7 +440,7 @@ START_TEST(test_fence_bars)
 	world_run();
 	is_over(0, 9, 0);
 	ck_assert_int_eq(post_read(11, 0, 100), 0);
-	verbs_rdma_fence(a->ep);
+	verbs_ep_fence(a->ep);
 	ck_assert_int_eq(post_read(12, 0, 100), -EAGAIN); /* it would be what waits */
 	ck_assert_int_eq(world_send(a, 64, 0), 0);
 	world_run();
@@ -467,7 +467,7 @@ END_TEST
 /* Closes the connection a when the device has done so many steps of what is under way. */
 static void close_after(int steps)
 {
-	verbs_flush(a->ep, true);
+	verbs_ep_flush(a->ep, true);
 	while (steps--)
 		mock_step();
 	world_close(a);
@@ -511,7 +511,7 @@ START_TEST(test_hidden)
 {
 	alone = true;
 	ck_assert_int_eq(post(1, 0, 100), 0);
-	verbs_flush(a->ep, true);
+	verbs_ep_flush(a->ep, true);
 	verbs_mr_deregister(shown);
 	shown = NULL;
 	world_run();

@@ -42,18 +42,18 @@ static void write_to(struct world_conn *from, struct rds_device_mr *shown, struc
 	struct rds_device_op n = {.id = 1, .seq = from->tx_seq + 1, .len = 5000, .local = &iov};
 	struct rds_device_key far;
 
-	if (!shown || !from->ep || !to->ep || !rds_verbs.t.ops->mr_key(to->ep, shown, &far))
+	if (!shown || !from->ep || !to->ep || !world.t->ops->mr_key(to->ep, shown, &far))
 		return;
 	n.key = far.key;
 	n.at = far.at;
-	rds_verbs.t.ops->post(from->ep, &n);
+	world.t->ops->post(from->ep, &n);
 }
 
 static void locate(void)
 {
 	struct rds_conn_id id = {.laddr = world_ip(US), .faddr = world_ip(US2), .peer_slot = RDS_SLOT_REMOTE};
 
-	verbs_locate(&rds_verbs.t, &id, 4711);
+	verbs_cm_locate(world.t, &id, 4711);
 }
 
 /* Each step as if the one before had gone well. */
@@ -65,12 +65,12 @@ static void life(void)
 	world_claim(US);
 	world_claim(US2);
 	locate();
-	world_connect(a, US, US2, rds_verbs.port, registry_self(rds_node_registry));
+	world_connect(a, US, US2, verbs_cm.port, registry_self(rds_node_registry));
 	world_run();
 	say(a, VERBS_FRAME, RDS_FLAG_CONG_BITMAP);
 	world_run();
 	if (b->ep && b->ups)
-		rds_verbs.t.ops->mr_register(b->ep, region, 10000, &shown);
+		world.t->ops->mr_register(b->ep, region, 10000, &shown);
 	write_to(a, shown, b);
 	world.keep_inplace = true;
 	for (i = 0; i < 6; i++) {
@@ -86,7 +86,7 @@ static void life(void)
 	world_run();
 	world.keep_inplace = false;
 	if (shown)
-		rds_verbs.t.ops->mr_deregister(shown);
+		world.t->ops->mr_deregister(shown);
 }
 
 static void all_over(void)
@@ -96,7 +96,7 @@ static void all_over(void)
 	world_pass(200 * MS);
 	world_release();
 	world_pass(20000 * MS);
-	ck_assert_ptr_null(rds_verbs.eps);
+	ck_assert_ptr_null(verbs_eps.all);
 	ck_assert_uint_eq(world.locates, 2);
 	world.locates = 0;
 	world.conn[0] = world.conn[1] = (struct world_conn){0};

@@ -24,7 +24,7 @@ static void is_broken(int why)
 	ck_assert_uint_eq(c->downs, 1);
 	ck_assert_int_eq(c->why, why);
 	world_pass(2000 * MS);
-	ck_assert_ptr_null(rds_verbs.eps);
+	ck_assert_ptr_null(verbs_eps.all);
 	world_buffers_out(0);
 }
 
@@ -146,7 +146,7 @@ START_TEST(test_odd_acks)
 	world_peer_frame(&(struct rds_hdr){.ack = 2}, NULL, 0);
 	world_peer_frame(&(struct rds_hdr){.ack = 1}, NULL, 0);
 	world_run();
-	ck_assert_uint_eq(verbs_acked(c->ep), 2);
+	ck_assert_uint_eq(verbs_ep_acked(c->ep), 2);
 	ck_assert_uint_eq(c->downs, 0);
 }
 END_TEST
@@ -160,11 +160,11 @@ START_TEST(test_lying_acks)
 	world_peer_frame(&(struct rds_hdr){.ack = _i ? UINT64_MAX : 100, .seq = 1, .sport = 1}, NULL, 0);
 	mock_run();
 	rx_lock();
-	while (verbs_progress(&rds_verbs.t))
+	while (verbs_ep_progress(world.t))
 		;
 	rx_unlock();
-	verbs_flush(c->ep, true); /* the helper has not come round yet */
-	ck_assert_uint_eq(verbs_acked(c->ep), 0);
+	verbs_ep_flush(c->ep, true); /* the helper has not come round yet */
+	ck_assert_uint_eq(verbs_ep_acked(c->ep), 0);
 	ck_assert_uint_eq(world_ep(c)->out_count, 1);
 	ck_assert_uint_eq(c->nmsgs, 0);
 	world_run();
@@ -219,7 +219,7 @@ START_TEST(test_offered_again_by_itself)
 	world_run();
 	ck_assert_uint_eq(c->nmsgs, 0);
 	rx_lock();
-	pending = verbs_dev_pending(&rds_verbs.t);
+	pending = verbs_dev_pending(world.t);
 	rx_unlock();
 	ck_assert(pending || world_timer_due(100 * MS));
 	world_pass(100 * MS);
@@ -250,7 +250,7 @@ START_TEST(test_end_while_waiting)
 	world.later = _i == 2 ? 0 : 3;
 	world_pass(3000 * MS);
 	ck_assert_uint_eq(c->downs, _i > 0);
-	ck_assert_ptr_null(rds_verbs.eps);
+	ck_assert_ptr_null(verbs_eps.all);
 	world_buffers_out(0);
 }
 END_TEST
@@ -269,11 +269,11 @@ START_TEST(test_in_place_outlives)
 	ck_assert_uint_eq(world.ninplace, 5);
 	world_close(c);
 	world_pass(5000 * MS);
-	ck_assert_ptr_nonnull(rds_verbs.eps);
+	ck_assert_ptr_nonnull(verbs_eps.all);
 	world_buffers_out(5);
 	world_release();
 	world_run();
-	ck_assert_ptr_null(rds_verbs.eps);
+	ck_assert_ptr_null(verbs_eps.all);
 }
 END_TEST
 
@@ -369,7 +369,7 @@ END_TEST
 static void attention(enum rds_attention who)
 {
 	rx_lock();
-	verbs_ep_attention(&rds_verbs.t, who);
+	verbs_ep_attention(world.t, who);
 	rx_unlock();
 }
 

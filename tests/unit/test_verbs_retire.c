@@ -14,7 +14,7 @@ static void come_and_go(struct world_conn *c)
 	world_close(c);
 	peer_drop_id(&world.peer);
 	world_pass(3000 * MS);
-	ck_assert_ptr_null(rds_verbs.eps);
+	ck_assert_ptr_null(verbs_eps.all);
 }
 
 static void setup(void)

@@ -63,7 +63,7 @@ static void fill(unsigned i)
 {
 	while (world_send(&world.conn[i], 3000, 0) == 0)
 		;
-	verbs_push(world.conn[i].ep);
+	verbs_ep_push(world.conn[i].ep);
 }
 
 static void end(void)

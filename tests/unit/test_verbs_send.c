@@ -90,7 +90,7 @@ START_TEST(test_send_queue_full)
 		ck_assert_int_eq(err, -EAGAIN);
 		full++;
 		a->writables = 0;
-		if (!verbs_want_room(a->ep, verbs_acked(a->ep))) {
+		if (!verbs_ep_want_room(a->ep, verbs_ep_acked(a->ep))) {
 			world_run();
 			ck_assert_uint_gt(a->writables, 0);
 		}
@@ -167,7 +167,7 @@ START_TEST(test_memory_full)
 	world_join(a, 60, 250);
 	ck_assert_uint_gt(fill_memory(a), 20);
 	a->writables = 0;
-	ck_assert(!verbs_want_room(a->ep, verbs_acked(a->ep)));
+	ck_assert(!verbs_ep_want_room(a->ep, verbs_ep_acked(a->ep)));
 	world_run();
 	ck_assert_uint_eq(a->writables, 0);
 	world_peer_frame(&(struct rds_hdr){.ack = a->tx_seq / 2}, NULL, 0);
@@ -184,7 +184,7 @@ START_TEST(test_memory_full_of_others)
 	join_second();
 	fill_memory(a);
 	ck_assert_int_eq(world_send(b, 65536, 0), -EAGAIN);
-	ck_assert(!verbs_want_room(b->ep, verbs_acked(b->ep)));
+	ck_assert(!verbs_ep_want_room(b->ep, verbs_ep_acked(b->ep)));
 	world_run();
 	b->writables = 0;
 	if (_i) {
@@ -205,13 +205,13 @@ START_TEST(test_memory_of_the_unsignaled)
 	world_join(a, 60, 250);
 	join_second();
 	ck_assert_int_eq(world_send(b, 5000, 0), 0);
-	verbs_flush(b->ep, false);
+	verbs_ep_flush(b->ep, false);
 	world_run();
 	second_has_all();
 	world_run();
 	ck_assert_uint_eq(world_ep(b)->out_count, 1); /* the device may not have read it */
 	fill_memory(a);
-	ck_assert(!verbs_want_room(a->ep, verbs_acked(a->ep)));
+	ck_assert(!verbs_ep_want_room(a->ep, verbs_ep_acked(a->ep)));
 	world_pass(100 * MS);
 	ck_assert_uint_eq(world_ep(b)->out_count, 0);
 	second_end();
@@ -230,7 +230,7 @@ START_TEST(test_memory_of_the_unacknowledged)
 	ck_assert_int_eq(world_send(b, 5000, 0), 0);
 	world_run();
 	fill_memory(a);
-	ck_assert(!verbs_want_room(a->ep, verbs_acked(a->ep)));
+	ck_assert(!verbs_ep_want_room(a->ep, verbs_ep_acked(a->ep)));
 	world_pass(100 * MS);
 	while (peer_poll(&second, &wc)) {
 		if (wc.opcode != IBV_WC_RECV)
@@ -259,7 +259,7 @@ START_TEST(test_memory_of_a_map)
 
 	world_join(a, 8, 8);
 	rds_wire_hdr_encode(&hdr, &wire, false);
-	ck_assert_int_eq(verbs_send(a->ep, &wire, &iov, sizeof(map), &pos), 0);
+	ck_assert_int_eq(verbs_ep_send(a->ep, &wire, &iov, sizeof(map), &pos), 0);
 	ck_assert_int_eq(world_send(a, 100, 0), 0);
 	ck_assert_uint_eq(world_ep(a)->out_count, 2);
 	world_run();
@@ -300,14 +300,14 @@ START_TEST(test_ack_on_demand)
 	for (i = 0; i < 3; i++)
 		ck_assert_int_eq(world_send(a, 10, 0), 0);
 	world_run();
-	if (verbs_acked(a->ep) == a->tx_seq)
+	if (verbs_ep_acked(a->ep) == a->tx_seq)
 		return; /* credits brought it */
 	a->writables = 0;
-	ck_assert(!verbs_want_room(a->ep, verbs_acked(a->ep)));
+	ck_assert(!verbs_ep_want_room(a->ep, verbs_ep_acked(a->ep)));
 	world_run();
 	ck_assert_uint_eq(a->writables, 1);
-	ck_assert_uint_eq(verbs_acked(a->ep), a->tx_seq);
-	ck_assert(!verbs_want_room(a->ep, verbs_acked(a->ep)));
+	ck_assert_uint_eq(verbs_ep_acked(a->ep), a->tx_seq);
+	ck_assert(!verbs_ep_want_room(a->ep, verbs_ep_acked(a->ep)));
 	world_run();
 	ck_assert_uint_eq(a->downs + b->downs, 0);
 }
@@ -319,7 +319,7 @@ START_TEST(test_ack_required)
 	world_pair();
 	ck_assert_int_eq(world_send(a, 10, RDS_FLAG_ACK_REQUIRED), 0);
 	world_run();
-	ck_assert_uint_eq(verbs_acked(a->ep), a->tx_seq);
+	ck_assert_uint_eq(verbs_ep_acked(a->ep), a->tx_seq);
 }
 END_TEST
 
@@ -365,7 +365,7 @@ static void both_down(int why)
 	ck_assert_uint_le(b->downs, 1);
 	world_close(b);
 	world_pass(2000 * MS);
-	ck_assert_ptr_null(rds_verbs.eps);
+	ck_assert_ptr_null(verbs_eps.all);
 }
 
 /* Every status that there is, for a frame of a message of many. */
@@ -453,11 +453,11 @@ START_TEST(test_no_inline_memory_full)
 	world_pass(1000 * MS);
 	ck_assert(world_all_came(a, b));
 	ck_assert(world_all_came(b, a));
-	verbs_want_room(a->ep, verbs_acked(a->ep));
-	verbs_want_room(b->ep, verbs_acked(b->ep));
+	verbs_ep_want_room(a->ep, verbs_ep_acked(a->ep));
+	verbs_ep_want_room(b->ep, verbs_ep_acked(b->ep));
 	world_pass(1000 * MS);
-	ck_assert_uint_eq(verbs_acked(a->ep), a->tx_seq);
-	ck_assert_uint_eq(verbs_acked(b->ep), b->tx_seq);
+	ck_assert_uint_eq(verbs_ep_acked(a->ep), a->tx_seq);
+	ck_assert_uint_eq(verbs_ep_acked(b->ep), b->tx_seq);
 	ck_assert_int_eq(world_send(a, 65536, 0), 0);
 	ck_assert_int_eq(world_send(b, 65536, 0), 0);
 }
@@ -499,14 +499,14 @@ START_TEST(test_memlock_and_nothing_in_flight)
 
 	world_pair();
 	if (a->tx_seq) /* the one that made it speak */
-		verbs_want_room(a->ep, verbs_acked(a->ep));
+		verbs_ep_want_room(a->ep, verbs_ep_acked(a->ep));
 	world_run();
 	world.ours->memlock = world.ours->registered;
 	err = world_send(a, 1000000, 0);
 	ck_assert(err == -EAGAIN || err == -ENOMEM);
 	a->writables = 0;
 	if (err == -EAGAIN)
-		ck_assert(!verbs_want_room(a->ep, verbs_acked(a->ep)));
+		ck_assert(!verbs_ep_want_room(a->ep, verbs_ep_acked(a->ep)));
 	world.ours->memlock = SIZE_MAX;
 	world_pass(3000 * MS);
 	ck_assert(err == -ENOMEM || a->writables > 0);
@@ -556,15 +556,15 @@ START_TEST(test_close_in_flight)
 		world.ours->cut = true;
 	if (_i & 8)
 		world.ours->destroy_cleans = true;
-	verbs_keep(a->ep, true);
+	verbs_ep_keep(a->ep, true);
 	kept = a->ep;
 	world_close(a);
 	world_pass(2000 * MS);
 	ck_assert_uint_eq(a->downs, 0);
-	verbs_keep(kept, false);
+	verbs_ep_keep(kept, false);
 	world_close(b);
 	world_pass(2000 * MS);
-	ck_assert_ptr_null(rds_verbs.eps);
+	ck_assert_ptr_null(verbs_eps.all);
 }
 END_TEST
 

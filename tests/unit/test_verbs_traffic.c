@@ -27,19 +27,19 @@ static void something(void)
 		return;
 	case 1:
 		rx_lock();
-		verbs_progress(&rds_verbs.t);
+		verbs_ep_progress(world.t);
 		rx_unlock();
 		return;
 	case 2:
 		if (a->ep && a->speak) {
 			a->speak = false;
-			verbs_push(a->ep);
+			verbs_ep_push(a->ep);
 		}
 		return;
 	case 3:
 		if (b->ep && b->speak) {
 			b->speak = false;
-			verbs_push(b->ep);
+			verbs_ep_push(b->ep);
 		}
 		return;
 	case 4:
@@ -74,7 +74,7 @@ static void sends(struct world_conn *c, unsigned total)
 		return;
 	err = world_send(c, some_length(), below(10) ? 0 : RDS_FLAG_ACK_REQUIRED);
 	ck_assert(!err || err == -EAGAIN);
-	if (err && !verbs_want_room(c->ep, verbs_acked(c->ep)))
+	if (err && !verbs_ep_want_room(c->ep, verbs_ep_acked(c->ep)))
 		c->writables = 0;
 }
 
@@ -160,10 +160,10 @@ START_TEST(test_unread)
 	world.keep_inplace = true;
 	for (n = 0; n < 1000; n++) {
 		while (world_send(a, 1000, 0)) {
-			uint64_t before = verbs_acked(a->ep);
+			uint64_t before = verbs_ep_acked(a->ep);
 
 			a->writables = 0;
-			ck_assert(verbs_want_room(a->ep, before) || (world_run(), a->writables > 0));
+			ck_assert(verbs_ep_want_room(a->ep, before) || (world_run(), a->writables > 0));
 		}
 		if (n % 50 == 0)
 			world_run();
@@ -187,7 +187,7 @@ START_TEST(test_many)
 	for (i = 2; i < 8; i += 2) {
 		world.next = &world.conn[i + 1];
 		ck_assert_int_eq(
-			world_connect(&world.conn[i], US, US2, rds_verbs.port, registry_self(rds_node_registry)), 0);
+			world_connect(&world.conn[i], US, US2, verbs_cm.port, registry_self(rds_node_registry)), 0);
 		world_run();
 		ck_assert_int_eq(world_send(&world.conn[i], 1, 0), 0);
 		world_run();
@@ -200,7 +200,7 @@ START_TEST(test_many)
 		for (c = world.conn; c < world.conn + CONNS; c++)
 			if (c->speak && below(3) == 0) {
 				c->speak = false;
-				verbs_push(c->ep);
+				verbs_ep_push(c->ep);
 			}
 	}
 	world.later = 0;
@@ -250,9 +250,9 @@ START_TEST(test_breaks_somewhere)
 	}
 	for (n = 0; n < 300; n++) {
 		if (below(3) == 0 && a->ep && world_send(a, some_length(), 0) == -EAGAIN)
-			verbs_want_room(a->ep, verbs_acked(a->ep));
+			verbs_ep_want_room(a->ep, verbs_ep_acked(a->ep));
 		if (below(3) == 0 && b->ep && world_send(b, some_length(), 0) == -EAGAIN)
-			verbs_want_room(b->ep, verbs_acked(b->ep));
+			verbs_ep_want_room(b->ep, verbs_ep_acked(b->ep));
 		something();
 		if (below(50) == 0)
 			world_run();
@@ -270,7 +270,7 @@ START_TEST(test_breaks_somewhere)
 		ck_assert(b->msg[i].seq == i + 1 && b->msg[i].intact);
 	for (i = 0; i < a->nmsgs; i++)
 		ck_assert(a->msg[i].seq == i + 1 && a->msg[i].intact);
-	ck_assert_ptr_null(rds_verbs.eps);
+	ck_assert_ptr_null(verbs_eps.all);
 }
 END_TEST
 

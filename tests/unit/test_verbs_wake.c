@@ -18,14 +18,14 @@ static bool rings(void)
 static void attention(enum rds_attention who)
 {
 	rx_lock();
-	verbs_ep_attention(&rds_verbs.t, who);
+	verbs_ep_attention(world.t, who);
 	rx_unlock();
 }
 
 /* That the helper is woken has the engine decide that the sends look from now on. */
 static void sends_look(void)
 {
-	verbs_ep_attention(&rds_verbs.t, RDS_ATT_LAZY);
+	verbs_ep_attention(world.t, RDS_ATT_LAZY);
 }
 
 START_TEST(test_who_is_woken)
@@ -105,13 +105,13 @@ START_TEST(test_pending)
 	attention(RDS_ATT_HELPER);
 	ck_assert(!rings());
 	rx_lock();
-	pending = verbs_dev_pending(&rds_verbs.t);
+	pending = verbs_dev_pending(world.t);
 	rx_unlock();
 	ck_assert(pending);
 	world_run();
 	world_got_one(c, 1);
 	rx_lock();
-	pending = verbs_dev_pending(&rds_verbs.t);
+	pending = verbs_dev_pending(world.t);
 	rx_unlock();
 	ck_assert(!pending);
 }

@@ -17,10 +17,10 @@ static void close_older(const struct verbs_ep *ep)
 {
 	struct verbs_ep *e;
 
-	for (e = rds_verbs.eps; e; e = e->next)
+	for (e = verbs_eps.all; e; e = e->next)
 		if (e != ep && e->head.conn == ep->head.conn && !e->initiator && !e->over &&
 		    atomic_load(&e->state) < VERBS_UP)
-			verbs_close((struct rds_ep *)e);
+			verbs_ep_close((struct rds_ep *)e);
 }
 
 static int request_accept(struct verbs_ep *ep, const struct verbs_cm_ev *ev, struct verbs_answer *answer)
@@ -83,7 +83,7 @@ static bool request_no_means(int err)
 static bool request_take(struct rdma_cm_id *cm, const struct rds_conn_id *id, const struct verbs_request *req,
 			 const struct verbs_cm_ev *ev, struct verbs_answer *answer)
 {
-	struct rds_transport *t = &rds_verbs.t;
+	struct rds_transport *t = verbs_eps.t;
 	struct verbs_ep *ep = verbs_ep_new(id, false);
 	uint64_t rx_seq = 0;
 	int err = -ENOMEM;

@@ -12,7 +12,7 @@
  * peer does ask, it has less room than that, and the number of bytes goes down again.
  *
  * This file only decides.  control_frame.c makes the frame, at the engine's next call of
- * verbs_push().  Must not know what is in a frame.
+ * verbs_ep_push().  Must not know what is in a frame.
  */
 #include "engine/transport/verbs/verbs.h"
 
@@ -77,8 +77,8 @@ void verbs_ack_owe(struct verbs_ep *ep, uint32_t len)
 		verbs_ack_now(ep, false);
 	} else if (n >= ACK_ASLEEP && !ep->owing) {
 		ep->owing = true;
-		ep->owing_next = rds_verbs.owing;
-		rds_verbs.owing = ep;
+		ep->owing_next = verbs_eps.owing;
+		verbs_eps.owing = ep;
 	}
 }
 
@@ -86,8 +86,8 @@ void verbs_ack_flush(void)
 {
 	struct verbs_ep *ep;
 
-	while ((ep = rds_verbs.owing)) {
-		rds_verbs.owing = ep->owing_next;
+	while ((ep = verbs_eps.owing)) {
+		verbs_eps.owing = ep->owing_next;
 		ep->owing = false;
 		if (ack_owed(ep) >= ACK_ASLEEP && atomic_load(&ep->state) == VERBS_UP)
 			verbs_ack_now(ep, false);
@@ -98,7 +98,7 @@ void verbs_ack_cancel(struct verbs_ep *ep)
 {
 	struct verbs_ep **p;
 
-	for (p = &rds_verbs.owing; *p; p = &(*p)->owing_next)
+	for (p = &verbs_eps.owing; *p; p = &(*p)->owing_next)
 		if (*p == ep) {
 			*p = ep->owing_next;
 			break;

@@ -66,8 +66,8 @@ static void batch_hold(struct verbs_ep *ep)
 	begun = true;
 	if (!ep->holding) {
 		ep->holding = true;
-		ep->holding_next = rds_verbs.holding;
-		rds_verbs.holding = ep;
+		ep->holding_next = verbs_eps.holding;
+		verbs_eps.holding = ep;
 	}
 	if (!ticking) {
 		ticking = true;
@@ -112,8 +112,8 @@ void verbs_batch_flush(void)
 {
 	struct verbs_ep *ep;
 
-	while (!rds_transport_looks_aside && (ep = rds_verbs.holding)) {
-		rds_verbs.holding = ep->holding_next;
+	while (!rds_transport_looks_aside && (ep = verbs_eps.holding)) {
+		verbs_eps.holding = ep->holding_next;
 		ep->holding = false;
 		ep->head.t->up->push_later(ep->head.conn);
 	}
@@ -138,7 +138,7 @@ static void batch_tick(struct rds_timer *tm)
 
 	rds_transport_looks_aside = true;
 	rx_lock();
-	for (p = &rds_verbs.holding; (ep = *p);) {
+	for (p = &verbs_eps.holding; (ep = *p);) {
 		left = batch_lies_idle(ep);
 		if (!left && now - ep->held_since < LONGEST) {
 			p = &ep->holding_next;
@@ -151,7 +151,7 @@ static void batch_tick(struct rds_timer *tm)
 		ep->head.t->up->push_later(ep->head.conn);
 	}
 	now++;
-	ticking = begun || rds_verbs.holding;
+	ticking = begun || verbs_eps.holding;
 	begun = false;
 	if (ticking)
 		rds_timer_set(tm, os_now_ns() + TICK_NS);
@@ -162,7 +162,7 @@ void verbs_batch_cancel(struct verbs_ep *ep)
 {
 	struct verbs_ep **p;
 
-	for (p = &rds_verbs.holding; *p; p = &(*p)->holding_next)
+	for (p = &verbs_eps.holding; *p; p = &(*p)->holding_next)
 		if (*p == ep) {
 			*p = ep->holding_next;
 			break;

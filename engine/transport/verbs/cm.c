@@ -26,6 +26,8 @@
  */
 #define EVENTS 64
 
+struct verbs_cm verbs_cm;
+
 /* ---- events ---- */
 
 static void cm_event_copy(const struct rdma_cm_event *ev, struct verbs_cm_ev *copy)
@@ -69,7 +71,7 @@ void verbs_cm_event(struct rds_helper_event *unused, uint32_t events)
 
 	(void)unused;
 	(void)events;
-	while (most-- && vb.rdma_get_cm_event(rds_verbs.events, &ev) == 0) {
+	while (most-- && vb.rdma_get_cm_event(verbs_cm.events, &ev) == 0) {
 		cm_event_copy(ev, &copy);
 		cm = ev->id;
 		owner = cm->context; /* the id of a request has the listener's context */
@@ -124,7 +126,7 @@ void verbs_cm_options(struct rdma_cm_id *cm, uint8_t tos)
 
 int verbs_cm_id_new(struct verbs_cm_owner *owner, uint8_t tos, struct rdma_cm_id **out)
 {
-	int err = verbs_err(vb.rdma_create_id(rds_verbs.events, out, owner, RDMA_PS_TCP));
+	int err = verbs_err(vb.rdma_create_id(verbs_cm.events, out, owner, RDMA_PS_TCP));
 
 	if (!err)
 		verbs_cm_options(*out, tos);
@@ -218,20 +220,20 @@ void verbs_cm_addr(const struct sockaddr *sa, struct in6_addr *ip, uint32_t *sco
 		*scope = sin6->sin6_scope_id ? sin6->sin6_scope_id : cm_addr_scope(ip);
 }
 
-/* ---- start ---- */
+/* ---- the part as a whole ---- */
 
 static int cm_channel_open(void)
 {
 	int flags, err;
 
-	rds_verbs.events = vb.rdma_create_event_channel();
-	if (!rds_verbs.events)
+	verbs_cm.events = vb.rdma_create_event_channel();
+	if (!verbs_cm.events)
 		return errno ? -errno : -ENODEV;
-	err = os_fd_adopt(&rds_verbs.events->fd);
+	err = os_fd_adopt(&verbs_cm.events->fd);
 	if (err)
 		return err;
-	flags = os_fcntl(rds_verbs.events->fd, F_GETFL, 0);
-	return flags < 0 ? flags : os_fcntl(rds_verbs.events->fd, F_SETFL, flags | O_NONBLOCK);
+	flags = os_fcntl(verbs_cm.events->fd, F_GETFL, 0);
+	return flags < 0 ? flags : os_fcntl(verbs_cm.events->fd, F_SETFL, flags | O_NONBLOCK);
 }
 
 /* The helper watches the channel last: until then no other thread looks at any of this. */
@@ -240,25 +242,36 @@ int verbs_cm_start(struct verbs_cm_owner *acceptor)
 	uint16_t port = 0;
 	int err = cm_channel_open();
 
-	rds_verbs.acceptor = acceptor;
-	rds_verbs.cm_ev.fn = verbs_cm_event;
+	verbs_cm.acceptor = acceptor;
+	verbs_cm.ev.fn = verbs_cm_event;
 	if (!err)
-		err = verbs_listen(0, rds_verbs.listener, &port);
+		err = verbs_cm_listen(0, verbs_cm.listener, &port);
 	if (err)
 		goto fail;
-	atomic_store(&rds_verbs.port, port);
+	atomic_store(&verbs_cm.port, port);
 	registry_set_cm_port(rds_node_registry, port);
 	verbs_rendezvous_start();
-	err = rds_helper_event_add(&rds_verbs.cm_ev, rds_verbs.events->fd, EPOLLIN);
+	err = rds_helper_event_add(&verbs_cm.ev, verbs_cm.events->fd, EPOLLIN);
 	if (!err)
 		return 0;
 	verbs_rendezvous_stop();
 	registry_set_cm_port(rds_node_registry, 0);
-	atomic_store(&rds_verbs.port, 0);
-	verbs_listen_stop(rds_verbs.listener);
+	atomic_store(&verbs_cm.port, 0);
+	verbs_cm_listen_stop(verbs_cm.listener);
 fail:
-	if (rds_verbs.events)
-		vb.rdma_destroy_event_channel(rds_verbs.events);
-	rds_verbs.events = NULL;
+	if (verbs_cm.events)
+		vb.rdma_destroy_event_channel(verbs_cm.events);
+	verbs_cm.events = NULL;
 	return err;
+}
+
+void verbs_cm_forget(void)
+{
+	verbs_rendezvous_forget();
+	verbs_cm_listen_watch_forget();
+	verbs_cm_locate_forget();
+	verbs_cm_connect_forget();
+	verbs_cm_destroy_forget();
+	verbs_cm_dev_forget();
+	memset(&verbs_cm, 0, sizeof(verbs_cm));
 }

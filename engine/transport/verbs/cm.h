@@ -79,11 +79,21 @@ struct verbs_cm_connect {
 };
 
 /* cm.c; helper */
+
+extern struct verbs_cm {
+	struct rdma_event_channel *events;
+	struct rds_helper_event ev;
+	struct verbs_cm_owner *acceptor; /* the owner of listeners: receives requests */
+	struct rdma_cm_id *listener[2];	 /* listeners at a port of our own: for IPv4, for IPv6 */
+	_Atomic uint16_t port;		 /* that port, host byte order; 0: none */
+} verbs_cm;
+
 /*
  * Opens event channel and listeners, whose requests go to the acceptor.  Program's thread, control
  * held.
  */
 int verbs_cm_start(struct verbs_cm_owner *acceptor);
+void verbs_cm_forget(void); /* forked child */
 void verbs_cm_event(struct rds_helper_event *ev, uint32_t events);
 void verbs_cm_options(struct rdma_cm_id *cm, uint8_t tos); /* before the id connects or accepts */
 int verbs_cm_id_new(struct verbs_cm_owner *owner, uint8_t tos, struct rdma_cm_id **out);

@@ -166,17 +166,17 @@ static bool dev_progress(struct verbs_dev *dev)
 	return any;
 }
 
-bool verbs_progress(struct rds_transport *t)
+bool verbs_ep_progress(struct rds_transport *t)
 {
 	struct verbs_dev *dev;
 	bool any = false;
 
 	(void)t;
-	if (unlikely(rds_verbs.waiting))
+	if (unlikely(verbs_eps.waiting))
 		any = verbs_recv_retry_all();
-	for (dev = atomic_load_explicit(&rds_verbs.devs, memory_order_acquire); dev; dev = dev->next)
+	for (dev = atomic_load_explicit(&verbs_devs.all, memory_order_acquire); dev; dev = dev->next)
 		any |= dev_progress(dev);
-	if (unlikely(rds_verbs.holding))
+	if (unlikely(verbs_eps.holding))
 		verbs_batch_flush();
 	return any;
 }
@@ -193,7 +193,7 @@ void verbs_ep_attention(struct rds_transport *t, enum rds_attention who)
 }
 
 /* There is never any pressure: see bufs_plentiful() in recv.c. */
-bool verbs_relieve(struct rds_transport *t, bool now)
+bool verbs_ep_relieve(struct rds_transport *t, bool now)
 {
 	(void)t;
 	(void)now;

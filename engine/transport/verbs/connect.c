@@ -256,7 +256,7 @@ void verbs_connect_crossed(const struct rds_conn_id *id)
 	uint64_t now = os_now_ns(), most = rds_patience_ns(RDS_PATIENCE_CM_CROSSED);
 	struct verbs_ep *ep;
 
-	for (ep = rds_verbs.eps; ep; ep = ep->next)
+	for (ep = verbs_eps.all; ep; ep = ep->next)
 		if (ep->attempt && !ep->over && attempt_id_equal(&ep->id, id) && now - ep->attempt->asked > most) {
 			verbs_ep_down(ep, -ETIMEDOUT, false);
 			return;
@@ -275,8 +275,8 @@ static uint16_t attempt_known_port(const struct rds_conn_id *id)
 	return id->peer_port;
 }
 
-int verbs_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn, uint64_t rx_seq,
-		  struct rds_ep **out)
+int verbs_ep_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn, uint64_t rx_seq,
+		     struct rds_ep **out)
 {
 	uint16_t port = attempt_known_port(id);
 	struct verbs_ep *ep;

@@ -4,7 +4,7 @@
  * probes (conn->tx).
  *
  * Code that finds something to be sent sets a flag (ack_due, probe_due ...) and has the engine
- * call verbs_push, through up->push_later.  Control frames have entries of their own in the send
+ * call verbs_ep_push, through up->push_later.  Control frames have entries of their own in the send
  * queue (VERBS_SQ_RESERVE), so a queue full of messages does not keep them back.  They go before
  * messages that wait for room: a peer may need their content before it can make room.
  *
@@ -76,7 +76,7 @@ static bool control_send(struct verbs_ep *ep, bool ask, bool grants)
 /*
  * Sends as many control frames as are needed: one header may not hold all credits, and perhaps no
  * other event causes another push.  False: no room, no memory, or no credits (which cause a call of
- * verbs_push when they come).
+ * verbs_ep_push when they come).
  */
 static bool control_send_due(struct verbs_ep *ep)
 {
@@ -144,7 +144,7 @@ static void control_free_memory(struct verbs_ep *ep)
 	verbs_wr_post_all(ep);
 }
 
-void verbs_push(struct rds_ep *rep)
+void verbs_ep_push(struct rds_ep *rep)
 {
 	struct verbs_ep *ep = (struct verbs_ep *)rep;
 
@@ -166,7 +166,7 @@ void verbs_push(struct rds_ep *rep)
 		control_free_memory(ep);
 }
 
-bool verbs_want_room(struct rds_ep *rep, uint64_t seen_ack)
+bool verbs_ep_want_room(struct rds_ep *rep, uint64_t seen_ack)
 {
 	struct verbs_ep *ep = (struct verbs_ep *)rep;
 

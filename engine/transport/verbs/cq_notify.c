@@ -39,7 +39,7 @@ static enum verbs_armed cq_wanted_arming(enum rds_attention who)
 
 static void cq_arm(struct verbs_dev *dev)
 {
-	enum verbs_armed want = cq_wanted_arming(rds_verbs.attention);
+	enum verbs_armed want = cq_wanted_arming(verbs_devs.attention);
 
 	if (dev->armed >= want || dev->dead)
 		return;
@@ -78,7 +78,7 @@ static void helper_watch_cq(struct verbs_dev *dev, bool on)
 /* The queue is armed already: chooses the receiver of the event. */
 static void cq_route_event(struct verbs_dev *dev)
 {
-	enum rds_attention who = rds_verbs.attention;
+	enum rds_attention who = verbs_devs.attention;
 	int efd = rds_helper_relay_fd();
 
 	if (who == RDS_ATT_POLLING || dev->dead)
@@ -89,11 +89,11 @@ static void cq_route_event(struct verbs_dev *dev)
 
 void verbs_dev_attention(enum rds_attention who)
 {
-	bool at_once = who != RDS_ATT_LAZY || rds_verbs.attention == RDS_ATT_LAZY;
+	bool at_once = who != RDS_ATT_LAZY || verbs_devs.attention == RDS_ATT_LAZY;
 	struct verbs_dev *dev;
 
-	rds_verbs.attention = who;
-	for (dev = atomic_load(&rds_verbs.devs); dev; dev = dev->next) {
+	verbs_devs.attention = who;
+	for (dev = atomic_load(&verbs_devs.all); dev; dev = dev->next) {
 		if (os_poll_eventfd_fired(&dev->relay))
 			cq_take_event(dev);
 		if (at_once) {
@@ -109,7 +109,7 @@ bool verbs_dev_pending(struct rds_transport *t)
 	int n;
 
 	(void)t;
-	for (dev = atomic_load(&rds_verbs.devs); dev; dev = dev->next) {
+	for (dev = atomic_load(&verbs_devs.all); dev; dev = dev->next) {
 		if (dev->stash_at < dev->nstash)
 			return true;
 		n = ibv_poll_cq(dev->cq, (int)(sizeof(dev->stash) / sizeof(dev->stash[0])), dev->stash);

@@ -256,7 +256,7 @@ void verbs_ep_dev_starved(struct verbs_dev *dev)
 
 	if (!dev->caps.credits)
 		return;
-	for (ep = rds_verbs.eps; ep; ep = ep->next)
+	for (ep = verbs_eps.all; ep; ep = ep->next)
 		if (ep->dev == dev && ep->member && ep->rq_len < 2)
 			verbs_credit_schedule(ep);
 	verbs_credit_serve(dev);

@@ -20,7 +20,7 @@ unsigned verbs_ep_dev_count(const struct verbs_dev *dev)
 	const struct verbs_ep *ep;
 	unsigned n = 0;
 
-	for (ep = rds_verbs.eps; ep; ep = ep->next)
+	for (ep = verbs_eps.all; ep; ep = ep->next)
 		n += ep_has_qp(ep, dev);
 	return n;
 }
@@ -31,7 +31,7 @@ uint64_t verbs_ep_dev_in_flight(const struct verbs_dev *dev, uint32_t least)
 	uint64_t sum = 0;
 	uint32_t n;
 
-	for (ep = rds_verbs.eps; ep; ep = ep->next) {
+	for (ep = verbs_eps.all; ep; ep = ep->next) {
 		if (!ep_has_qp(ep, dev))
 			continue;
 		n = verbs_wr_in_flight(ep);
@@ -46,7 +46,7 @@ void verbs_ep_dev_memory_short(const struct verbs_dev *dev)
 {
 	struct verbs_ep *ep;
 
-	for (ep = rds_verbs.eps; ep; ep = ep->next) {
+	for (ep = verbs_eps.all; ep; ep = ep->next) {
 		if (ep->dev != dev || atomic_load(&ep->state) != VERBS_UP)
 			continue;
 		/* its blocks wait for a completion that no work request may have asked for */
@@ -61,7 +61,7 @@ bool verbs_ep_dev_evacuate(const struct verbs_dev *dev)
 	struct verbs_ep *ep;
 	bool all = true;
 
-	for (ep = rds_verbs.eps; ep; ep = ep->next) {
+	for (ep = verbs_eps.all; ep; ep = ep->next) {
 		if (ep->dev != dev || !ep->inplace)
 			continue;
 		ep->head.t->up->evacuate(ep->head.conn, (struct rds_ep *)ep);
@@ -76,7 +76,7 @@ static struct verbs_ep *ep_find_qp(const struct verbs_dev *dev, uint32_t qpn)
 {
 	struct verbs_ep *ep;
 
-	for (ep = rds_verbs.eps; ep; ep = ep->next)
+	for (ep = verbs_eps.all; ep; ep = ep->next)
 		if (ep->dev == dev && ep->qp && ep->qpn == qpn)
 			return ep;
 	return NULL;
@@ -98,7 +98,7 @@ void verbs_ep_dev_removed(const struct verbs_dev *dev)
 {
 	struct verbs_ep *ep, *next;
 
-	for (ep = rds_verbs.eps; ep; ep = next) {
+	for (ep = verbs_eps.all; ep; ep = next) {
 		next = ep->next; /* closing an endpoint does not take it off the list at once */
 		if (ep->dev != dev)
 			continue;
@@ -110,5 +110,5 @@ void verbs_ep_dev_removed(const struct verbs_dev *dev)
 		else
 			verbs_ep_down(ep, -ENODEV, false);
 	}
-	verbs_locate_dev_removed(dev);
+	verbs_cm_locate_dev_removed(dev);
 }

@@ -44,7 +44,8 @@
 #define SIW_PAGES_FROM 4096u
 #define RXE_VENDOR 0xffffffu
 
-const struct verbs_dev_users *verbs_dev_users;
+struct verbs_devs verbs_devs;
+const struct verbs_dev_users *verbs_dev_users; /* NULL: not started */
 
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
 
@@ -352,7 +353,7 @@ static struct verbs_dev *dev_find(const struct ibv_device *device, bool to_send,
 
 	*full = NULL;
 	rx_lock();
-	for (dev = atomic_load(&rds_verbs.devs); dev; dev = dev->next) {
+	for (dev = atomic_load(&verbs_devs.all); dev; dev = dev->next) {
 		if (dev->ctx->device != device || dev->dead)
 			continue;
 		if (!to_send || dev_has_room(dev))
@@ -370,9 +371,9 @@ void verbs_dev_unlink(struct verbs_dev *dev)
 
 	pthread_mutex_lock(&making);
 	rx_lock();
-	d = atomic_load(&rds_verbs.devs);
+	d = atomic_load(&verbs_devs.all);
 	if (d == dev)
-		atomic_store(&rds_verbs.devs, dev->next);
+		atomic_store(&verbs_devs.all, dev->next);
 	for (; d; d = d->next)
 		if (d->next == dev)
 			d->next = dev->next;
@@ -385,9 +386,9 @@ static void dev_publish(struct verbs_dev *dev)
 	rx_lock();
 	verbs_bufs_refill(dev);
 	verbs_bufs_arm_limit(dev);
-	dev->next = atomic_load(&rds_verbs.devs);
-	atomic_store(&rds_verbs.devs, dev);
-	verbs_dev_attention(rds_verbs.attention);
+	dev->next = atomic_load(&verbs_devs.all);
+	atomic_store(&verbs_devs.all, dev);
+	verbs_dev_attention(verbs_devs.attention);
 	rx_unlock();
 }
 
@@ -505,7 +506,37 @@ int verbs_dev_get(struct ibv_device *device, bool to_send, struct rdma_cm_id *cm
 	return err;
 }
 
+/* ---- the part as a whole ---- */
+
+/*
+ * On many devices the queues lie in this process's own pages, and fork() makes such pages copy on
+ * write.  Where the kernel does not copy pinned pages for the child at once, the parent's next
+ * write takes its queue away from the device.  ibv_fork_init() has to be called before anything is
+ * opened; it costs nothing where the kernel copies them.
+ */
+static void dev_fork_init(void)
+{
+	int err = verbs_err(vb.ibv_fork_init());
+
+	if (err)
+		rds_warn("ibv_fork_init: %s. RDMA connections may break when this process forks", strerror(-err));
+}
+
+int verbs_dev_start(const struct verbs_dev_users *users)
+{
+	int err = verbs_libs_load();
+
+	if (err || verbs_dev_users)
+		return err;
+	dev_fork_init();
+	verbs_dev_users = users;
+	return 0;
+}
+
 void verbs_dev_forget(void)
 {
+	verbs_mr_forget();
 	pthread_mutex_init(&making, NULL);
+	memset(&verbs_devs, 0, sizeof(verbs_devs));
+	verbs_dev_users = NULL;
 }

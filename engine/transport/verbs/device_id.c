@@ -67,7 +67,7 @@ int verbs_cm_dev_opened(struct verbs_dev *dev, struct rdma_cm_id *cm)
 
 void verbs_cm_dev_published(struct verbs_dev *dev, struct rdma_cm_id *cm)
 {
-	verbs_listen_watch(dev);
+	verbs_cm_listen_watch(dev);
 	verbs_cm_dev_put_aside(cm->verbs);
 }
 
@@ -115,7 +115,7 @@ static struct verbs_dev *dev_by_ctx(const struct ibv_context *ours)
 {
 	struct verbs_dev *dev;
 
-	for (dev = atomic_load(&rds_verbs.devs); dev && dev->ctx != ours; dev = dev->next)
+	for (dev = atomic_load(&verbs_devs.all); dev && dev->ctx != ours; dev = dev->next)
 		;
 	return dev;
 }

@@ -16,6 +16,7 @@
  * and verbs_ep_protocol_error().  Must not know how a connection is requested.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/transport/verbs/verbs.h"
 
@@ -38,6 +39,8 @@ static void ep_nudge_timer(struct rds_timer *tm);
 static void ep_broken_timer(struct rds_timer *tm);
 static void ep_close_timer(struct rds_timer *tm);
 
+struct verbs_eps verbs_eps;
+
 /* ---- made ---- */
 
 struct verbs_ep *verbs_ep_new(const struct rds_conn_id *id, bool initiator)
@@ -46,15 +49,15 @@ struct verbs_ep *verbs_ep_new(const struct rds_conn_id *id, bool initiator)
 
 	if (!ep)
 		return NULL;
-	ep->head.t = &rds_verbs.t;
+	ep->head.t = verbs_eps.t;
 	ep->id = *id;
 	ep->initiator = initiator;
 	ep->owner.on_event = ep_cm_event;
 	ep->nudge.fn = ep_nudge_timer;
 	ep->broken.fn = ep_broken_timer;
 	ep->later_tail = &ep->later;
-	ep->next = rds_verbs.eps;
-	rds_verbs.eps = ep;
+	ep->next = verbs_eps.all;
+	verbs_eps.all = ep;
 	return ep;
 }
 
@@ -105,7 +108,7 @@ static void ep_unlink(struct verbs_ep *ep)
 {
 	struct verbs_ep **p;
 
-	for (p = &rds_verbs.eps; *p; p = &(*p)->next)
+	for (p = &verbs_eps.all; *p; p = &(*p)->next)
 		if (*p == ep) {
 			*p = ep->next;
 			return;
@@ -257,7 +260,7 @@ static void ep_last_progress(struct verbs_ep *ep)
 	unsigned looks = LAST_LOOKS;
 
 	rx_lock();
-	while (verbs_progress(ep->head.t) && --looks)
+	while (verbs_ep_progress(ep->head.t) && --looks)
 		;
 	verbs_recv_retry(ep);
 	rx_unlock();
@@ -375,7 +378,7 @@ static void qp_to_error(struct verbs_ep *ep)
 	vb.ibv_modify_qp(ep->qp, &attr, IBV_QP_STATE);
 }
 
-void verbs_close(struct rds_ep *rep)
+void verbs_ep_close(struct rds_ep *rep)
 {
 	struct verbs_ep *ep = (struct verbs_ep *)rep;
 
@@ -459,7 +462,7 @@ static bool ep_is_drained(struct verbs_ep *ep)
 	 * all, may vanish with it.
 	 */
 	rx_lock();
-	for (round = 0; round < LAST_LOOKS && verbs_progress(ep->head.t); round++)
+	for (round = 0; round < LAST_LOOKS && verbs_ep_progress(ep->head.t); round++)
 		;
 	idle = verbs_send_idle(ep) && round < LAST_LOOKS;
 	rx_unlock();
@@ -487,7 +490,7 @@ void verbs_ep_close_continue(struct verbs_ep *ep)
 		rds_timer_set(&ep->deadline, os_now_ns());
 }
 
-void verbs_keep(struct rds_ep *rep, bool on)
+void verbs_ep_keep(struct rds_ep *rep, bool on)
 {
 	struct verbs_ep *ep = (struct verbs_ep *)rep;
 
@@ -517,7 +520,7 @@ static void ep_free(struct verbs_ep *ep)
 {
 	struct rdma_cm_id *cm = ep->cm;
 
-	/* verbs_release() may have set it again while it ran for another reason */
+	/* verbs_ep_release() may have set it again while it ran for another reason */
 	rds_timer_cancel(&ep->nudge);
 	ep_unlink(ep);
 	if (ep->dev)
@@ -541,4 +544,18 @@ static void ep_nudge_timer(struct rds_timer *tm)
 		ep_early_frame(ep);
 	else if (atomic_load(&ep->state) == VERBS_UP)
 		ep_urge(ep);
+}
+
+/* ---- the part as a whole ---- */
+
+void verbs_ep_start(struct rds_transport *t)
+{
+	verbs_eps.t = t;
+}
+
+void verbs_ep_forget(void)
+{
+	verbs_keepalive_forget();
+	verbs_batch_forget();
+	memset(&verbs_eps, 0, sizeof(verbs_eps));
 }

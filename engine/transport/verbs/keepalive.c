@@ -16,7 +16,7 @@
  *
  * One timer serves all endpoints; it is set while any endpoint is up.  The receive side zeroes
  * quiet_since with each frame; the first check after that stores the time in it.  Probes are
- * posted by the thread that may use the send side (verbs_push), never among messages that are
+ * posted by the thread that may use the send side (verbs_ep_push), never among messages that are
  * still being given to the device.
  */
 #include "engine/transport/verbs/verbs.h"
@@ -116,9 +116,9 @@ static void keepalive_tick(struct rds_timer *tm)
 
 	(void)tm;
 	rx_lock();
-	while (looks-- && verbs_progress(&rds_verbs.t))
+	while (looks-- && verbs_ep_progress(verbs_eps.t))
 		;
-	for (ep = rds_verbs.eps; ep; ep = ep->next)
+	for (ep = verbs_eps.all; ep; ep = ep->next)
 		if (atomic_load(&ep->state) == VERBS_UP) {
 			keepalive_check(ep, now);
 			any = true;

@@ -17,7 +17,7 @@ static int listen_at(int family, uint16_t port, struct rdma_cm_id **out)
 	struct sockaddr_in sin = {.sin_family = AF_INET, .sin_port = htons(port)};
 	struct sockaddr_in6 sin6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
 	struct rdma_cm_id *cm;
-	int only = 1, err = verbs_cm_id_new(rds_verbs.acceptor, 0, &cm);
+	int only = 1, err = verbs_cm_id_new(verbs_cm.acceptor, 0, &cm);
 
 	if (err)
 		return err;
@@ -37,7 +37,7 @@ static int listen_at(int family, uint16_t port, struct rdma_cm_id **out)
 	return err == -EADDRNOTAVAIL ? -EADDRINUSE : err;
 }
 
-void verbs_listen_stop(struct rdma_cm_id *ids[2])
+void verbs_cm_listen_stop(struct rdma_cm_id *ids[2])
 {
 	unsigned i;
 
@@ -59,11 +59,11 @@ static int listen_both(uint16_t port, struct rdma_cm_id *ids[2], uint16_t *got)
 	err = listen_at(AF_INET6, *got, &ids[1]);
 	if (err != -EADDRINUSE)
 		return 0;
-	verbs_listen_stop(ids);
+	verbs_cm_listen_stop(ids);
 	return err;
 }
 
-int verbs_listen(uint16_t port, struct rdma_cm_id *ids[2], uint16_t *got)
+int verbs_cm_listen(uint16_t port, struct rdma_cm_id *ids[2], uint16_t *got)
 {
 	int err, tries = port ? 1 : PORT_TRIES;
 

@@ -67,9 +67,9 @@ static void listen_replace(void)
 {
 	uint16_t port = 0;
 
-	if (verbs_listen(0, rds_verbs.listener, &port))
+	if (verbs_cm_listen(0, verbs_cm.listener, &port))
 		port = 0;
-	atomic_store(&rds_verbs.port, port);
+	atomic_store(&verbs_cm.port, port);
 	registry_set_cm_port(rds_node_registry, port);
 }
 
@@ -78,7 +78,7 @@ static bool listen_may_get_lost(void)
 	struct verbs_dev *dev;
 
 	rx_lock();
-	for (dev = atomic_load(&rds_verbs.devs); dev && (dev->dead || !dev->caps.loses_listener); dev = dev->next)
+	for (dev = atomic_load(&verbs_devs.all); dev && (dev->dead || !dev->caps.loses_listener); dev = dev->next)
 		;
 	rx_unlock();
 	return dev;
@@ -88,7 +88,7 @@ static void listen_watch_timer(struct rds_timer *tm)
 {
 	if (!listen_may_get_lost())
 		return;
-	if (!rds_verbs.listener[0] || listen_is_lost(rds_verbs.listener, atomic_load(&rds_verbs.port))) {
+	if (!verbs_cm.listener[0] || listen_is_lost(verbs_cm.listener, atomic_load(&verbs_cm.port))) {
 		rds_info("a listener of rdma_cm was lost, as happens on siw: listening at another port");
 		listen_replace();
 	}
@@ -100,17 +100,17 @@ static void listen_watch_timer(struct rds_timer *tm)
 	rds_timer_set(tm, os_now_ns() + LOOK_NS);
 }
 
-void verbs_listen_watch(const struct verbs_dev *dev)
+void verbs_cm_listen_watch(const struct verbs_dev *dev)
 {
 	if (!dev->caps.loses_listener)
 		return;
 	for (unsigned i = 0; i < 2; i++)
-		if (listen_ask_tcp(families[i], atomic_load(&rds_verbs.port)) == -EADDRINUSE)
+		if (listen_ask_tcp(families[i], atomic_load(&verbs_cm.port)) == -EADDRINUSE)
 			known[i] = true;
 	rds_timer_need(&again, os_now_ns() + LOOK_NS);
 }
 
-void verbs_listen_watch_forget(void)
+void verbs_cm_listen_watch_forget(void)
 {
 	again.queued = false;
 	known[0] = known[1] = false;

@@ -6,7 +6,7 @@
  * The question is a request for a connection that is always refused: the answer is in the refusal.
  * It has a small queue pair of its own, on every kind of device: iWARP makes no request without
  * one, and on InfiniBand two requests with the same queue pair number are taken for remains of
- * each other.  AT_ONCE queries run at a time, the others wait.  Every call of verbs_locate() that
+ * each other.  AT_ONCE queries run at a time, the others wait.  Every call of verbs_cm_locate() that
  * returned 0 is answered exactly once, by a deadline.  Helper only.
  */
 #include <stdlib.h>
@@ -20,6 +20,7 @@ struct port_query {
 	struct port_query *next; /* list of waiting queries, or of begun ones */
 	struct verbs_cm_owner owner;
 	struct rds_timer timer;
+	struct rds_transport *t; /* gets the answer */
 	struct rds_conn_id id;
 	uint16_t port;
 	struct rdma_cm_id *cm;
@@ -67,6 +68,7 @@ static bool query_is_pinned(const struct port_query *l)
  */
 static void query_answer(struct port_query *l, int err)
 {
+	struct rds_transport *t = l->t;
 	struct rds_conn_id id = l->id;
 	uint16_t port = l->port;
 
@@ -79,7 +81,7 @@ static void query_answer(struct port_query *l, int err)
 	} else {
 		query_free(l);
 	}
-	rds_verbs.t.up->located(&rds_verbs.t, &id, port, err);
+	t->up->located(t, &id, port, err);
 }
 
 static void query_expired(struct rds_timer *tm)
@@ -91,7 +93,7 @@ static void query_expired(struct rds_timer *tm)
  * The device is gone: no event comes from it any more, and no answer to a request that could not be
  * taken back.
  */
-void verbs_locate_dev_removed(const struct verbs_dev *dev)
+void verbs_cm_locate_dev_removed(const struct verbs_dev *dev)
 {
 	struct port_query *l, *next;
 
@@ -260,11 +262,10 @@ static void query_begin_next(struct rds_timer *tm)
 	}
 }
 
-int verbs_locate(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port)
+int verbs_cm_locate(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port)
 {
 	struct port_query *l;
 
-	(void)t;
 	if (lq.nwaiting >= WAITING_MAX)
 		return -ENOBUFS;
 	l = calloc(1, sizeof(*l));
@@ -272,6 +273,7 @@ int verbs_locate(struct rds_transport *t, const struct rds_conn_id *id, uint16_t
 		return -ENOMEM;
 	l->owner.on_event = query_cm_event;
 	l->timer.fn = query_expired;
+	l->t = t;
 	l->id = *id;
 	l->port = port;
 	if (!lq.waiting)
@@ -284,7 +286,7 @@ int verbs_locate(struct rds_transport *t, const struct rds_conn_id *id, uint16_t
 	return 0;
 }
 
-void verbs_locate_forget(void)
+void verbs_cm_locate_forget(void)
 {
 	lq.waiting = lq.begun = NULL;
 	lq.nwaiting = lq.nrunning = 0;

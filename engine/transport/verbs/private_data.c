@@ -26,7 +26,7 @@ void verbs_request_init(struct verbs_request *h, enum verbs_request_kind ask, ui
 				    .version_max = VERBS_VERSION_MAX,
 				    .ask = (uint8_t)ask,
 				    .tos = tos,
-				    .listener = atomic_load(&rds_verbs.port),
+				    .listener = atomic_load(&verbs_cm.port),
 				    .self = *registry_self(rds_node_registry)};
 }
 
@@ -83,7 +83,7 @@ void verbs_answer_init(struct verbs_answer *a, enum verbs_status status, int err
 				   .version_min = VERBS_VERSION_MIN,
 				   .status = (uint8_t)status,
 				   .error = (uint8_t)(err < 0 && err >= -255 ? -err : 0),
-				   .listener = atomic_load(&rds_verbs.port),
+				   .listener = atomic_load(&verbs_cm.port),
 				   .self = *registry_self(rds_node_registry)};
 }
 

@@ -22,7 +22,7 @@ static unsigned qpn_bucket(uint32_t qpn)
 /* Each device has its own numbers: two devices may give the same one. */
 struct verbs_ep *verbs_ep_by_qpn(const struct verbs_dev *dev, uint32_t qpn)
 {
-	struct verbs_ep *ep = rds_verbs.by_qpn[qpn_bucket(qpn)];
+	struct verbs_ep *ep = verbs_eps.by_qpn[qpn_bucket(qpn)];
 
 	while (ep && (ep->qpn != qpn || ep->dev != dev))
 		ep = ep->qp_next;
@@ -31,7 +31,7 @@ struct verbs_ep *verbs_ep_by_qpn(const struct verbs_dev *dev, uint32_t qpn)
 
 void verbs_ep_hash(struct verbs_ep *ep)
 {
-	struct verbs_ep **head = &rds_verbs.by_qpn[qpn_bucket(ep->qpn)];
+	struct verbs_ep **head = &verbs_eps.by_qpn[qpn_bucket(ep->qpn)];
 
 	ep->qp_next = *head;
 	*head = ep;
@@ -41,7 +41,7 @@ void verbs_ep_unhash(struct verbs_ep *ep)
 {
 	struct verbs_ep **p;
 
-	for (p = &rds_verbs.by_qpn[qpn_bucket(ep->qpn)]; *p; p = &(*p)->qp_next)
+	for (p = &verbs_eps.by_qpn[qpn_bucket(ep->qpn)]; *p; p = &(*p)->qp_next)
 		if (*p == ep) {
 			*p = ep->qp_next;
 			return;
@@ -116,7 +116,7 @@ void verbs_qp_set_rnr_timer(struct verbs_ep *ep)
 /*
  * As long as the engine has the endpoint, and the endpoint is up, its queue pair and its id exist.
  */
-void verbs_describe(struct rds_ep *rep, struct rds_ep_device *out)
+void verbs_ep_describe(struct rds_ep *rep, struct rds_ep_device *out)
 {
 	struct verbs_ep *ep = (struct verbs_ep *)rep;
 	const struct rdma_ib_addr *way = &ep->cm->route.addr.addr.ibaddr;

@@ -150,7 +150,7 @@ static bool dev_op_read_barred(struct verbs_ep *ep)
 	return ep->fenced || ep->fence_due;
 }
 
-int verbs_rdma_post(struct rds_ep *rep, const struct rds_device_op *op)
+int verbs_ep_post(struct rds_ep *rep, const struct rds_device_op *op)
 {
 	struct verbs_ep *ep = (struct verbs_ep *)rep;
 	uint32_t n = (uint32_t)((op->len + CHUNK - 1) / CHUNK), i;
@@ -250,7 +250,7 @@ void verbs_rdma_end(struct verbs_ep *ep)
 	rx_unlock();
 }
 
-void verbs_rdma_fence(struct rds_ep *rep)
+void verbs_ep_fence(struct rds_ep *rep)
 {
 	((struct verbs_ep *)rep)->fence_due = true;
 }

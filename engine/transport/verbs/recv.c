@@ -282,8 +282,8 @@ static void later_enqueue(struct verbs_ep *ep)
 	if (ep->later_queued || atomic_load(&ep->state) != VERBS_UP)
 		return;
 	ep->later_queued = true;
-	ep->later_next = rds_verbs.waiting;
-	rds_verbs.waiting = ep;
+	ep->later_next = verbs_eps.waiting;
+	verbs_eps.waiting = ep;
 	verbs_bufs_retry_later(ep->dev);
 }
 
@@ -392,7 +392,7 @@ bool verbs_recv_retry(struct verbs_ep *ep)
 
 bool verbs_recv_retry_all(void)
 {
-	struct verbs_ep **p = &rds_verbs.waiting, *ep;
+	struct verbs_ep **p = &verbs_eps.waiting, *ep;
 	bool any = false;
 
 	while ((ep = *p)) {
@@ -413,7 +413,7 @@ void verbs_recv_drop(struct verbs_ep *ep)
 	struct verbs_ep **p;
 	struct verbs_buf *buf;
 
-	for (p = &rds_verbs.waiting; *p; p = &(*p)->later_next)
+	for (p = &verbs_eps.waiting; *p; p = &(*p)->later_next)
 		if (*p == ep) {
 			*p = ep->later_next;
 			break;
@@ -449,14 +449,14 @@ void verbs_recv_segment(struct verbs_ep *ep, struct verbs_buf *buf)
 
 /* ---- the engine's side ---- */
 
-void verbs_ack(struct rds_ep *rep, uint64_t seq)
+void verbs_ep_ack(struct rds_ep *rep, uint64_t seq)
 {
 	struct verbs_ep *ep = (struct verbs_ep *)rep;
 
 	atomic_store_explicit(&ep->rx_ack, seq, memory_order_release);
 }
 
-void verbs_release(struct rds_ep *rep, void *token)
+void verbs_ep_release(struct rds_ep *rep, void *token)
 {
 	struct verbs_ep *ep = (struct verbs_ep *)rep;
 	struct verbs_dev *dev = ep->dev;

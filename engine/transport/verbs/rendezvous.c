@@ -144,7 +144,7 @@ static void rendezvous_wait(void)
 static void rendezvous_try(void)
 {
 	uint16_t port;
-	int err = verbs_listen((uint16_t)rds_options()->cm_port, rv.ids, &port);
+	int err = verbs_cm_listen((uint16_t)rds_options()->cm_port, rv.ids, &port);
 
 	if (!err) {
 		rv.looks = 0;
@@ -198,7 +198,7 @@ void verbs_rendezvous_start(void)
 void verbs_rendezvous_stop(void)
 {
 	rds_timer_cancel(&rv.again);
-	verbs_listen_stop(rv.ids);
+	verbs_cm_listen_stop(rv.ids);
 	os_close_slot(&rv.fd);
 	rv.looks = 0;
 	rv.warned = false;
@@ -229,7 +229,7 @@ static void answer_redirect(uint32_t slot, const struct rds_procid *id, enum ver
 			    struct verbs_answer *answer)
 {
 	struct registry *reg = rds_node_registry;
-	uint16_t port = atomic_load(&rds_verbs.port);
+	uint16_t port = atomic_load(&verbs_cm.port);
 
 	if (!procid_is_self(id)) {
 		if (!registry_proc_alive(reg, slot, id)) {

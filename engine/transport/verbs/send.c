@@ -6,8 +6,8 @@
  * acknowledged it *and* the device is done with it.  The message is cut into frames, and a frame
  * into segments where the peer's next buffer is smaller (segment.c).  As many segments as the send
  * queue and the peer's credits allow are chained at once; the rest follows when there is room
- * (verbs_push), and no other message is taken meanwhile.  The chain goes to the device in
- * verbs_flush(), or when it is full.
+ * (verbs_ep_push), and no other message is taken meanwhile.  The chain goes to the device in
+ * verbs_ep_flush(), or when it is full.
  *
  * Several messages may share a frame, as a batch (batch.c).  While messages may still be added,
  * the batch is the last entry of `out` and is not in the chain.
@@ -301,7 +301,8 @@ static int redirect_block_get(struct verbs_ep *ep, const struct rds_wire_hdr *hd
 	return hdr->flags & RDS_FLAG_REDIRECT ? verbs_block_get_redirect(ep->dev->arena, size, block) : -EAGAIN;
 }
 
-int verbs_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len, uint64_t *pos)
+int verbs_ep_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len,
+		  uint64_t *pos)
 {
 	struct verbs_ep *ep = (struct verbs_ep *)rep;
 	uint32_t nframes = likely(len <= ep->frame) ? 1 : (uint32_t)((len + ep->frame - 1) / ep->frame);
@@ -345,13 +346,13 @@ int verbs_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const struct 
 	return 0;
 }
 
-const void *verbs_retained(struct rds_ep *ep, uint64_t pos)
+const void *verbs_ep_retained(struct rds_ep *ep, uint64_t pos)
 {
 	(void)ep;
 	return (const void *)(uintptr_t)pos;
 }
 
-void verbs_flush(struct rds_ep *rep, bool service)
+void verbs_ep_flush(struct rds_ep *rep, bool service)
 {
 	struct verbs_ep *ep = (struct verbs_ep *)rep;
 
@@ -367,7 +368,7 @@ void verbs_flush(struct rds_ep *rep, bool service)
 	verbs_out_reclaim(ep); /* after the post: done before it, this work would delay the peer */
 }
 
-uint64_t verbs_acked(struct rds_ep *rep)
+uint64_t verbs_ep_acked(struct rds_ep *rep)
 {
 	struct verbs_ep *ep = (struct verbs_ep *)rep;
 
@@ -376,7 +377,7 @@ uint64_t verbs_acked(struct rds_ep *rep)
 
 /* ---- completions (rx), the end ---- */
 
-/* The block of the map is given back by the next verbs_push. */
+/* The block of the map is given back by the next verbs_ep_push. */
 static bool cong_map_completed(struct verbs_ep *ep, uint32_t done)
 {
 	if (likely(!atomic_load(&ep->map_out)) || (int32_t)(done - atomic_load(&ep->map_wr)) < 0 ||

@@ -9,12 +9,8 @@
 
 #include "engine/transport/verbs/rdma.h"
 
-struct verbs rds_verbs;
-
-static void verbs_to_sockaddr(const struct in6_addr *ip, uint32_t scope, struct sockaddr_storage *ss)
-{
-	rds_addr_to_sockaddr(ip, 0, scope, ss);
-}
+static struct rds_transport transport;
+static bool ready; /* libraries, event channel, listeners; control */
 
 static const struct verbs_dev_users dev_users = {
 	.opened = verbs_cm_dev_opened,
@@ -28,24 +24,6 @@ static const struct verbs_dev_users dev_users = {
 	.qp_event = verbs_ep_dev_qp_event,
 	.removed = verbs_ep_dev_removed,
 };
-
-/*
- * On many devices the queues lie in this process's own pages, and fork() makes such pages copy on
- * write.  Where the kernel does not copy pinned pages for the child at once, the parent's next
- * write takes its queue away from the device.  ibv_fork_init() has to be called before anything is
- * opened; it costs nothing where the kernel copies them.
- */
-static void verbs_fork_init(void)
-{
-	int err;
-
-	if (rds_verbs.fork_inited)
-		return;
-	rds_verbs.fork_inited = true;
-	err = verbs_err(vb.ibv_fork_init());
-	if (err)
-		rds_warn("ibv_fork_init: %s. RDMA connections may break when this process forks", strerror(-err));
-}
 
 /*
  * librdmacm returns ENOENT where the cause was EACCES, and ENODEV where there is no device node:
@@ -62,18 +40,17 @@ static const char *cm_node_help(int err)
 /* Once per process; after a failure the next bind tries again. */
 static int verbs_make_ready(void)
 {
-	int err = verbs_libs_load();
+	int err = verbs_dev_start(&dev_users);
 
-	if (err || rds_verbs.ready)
+	if (err || ready)
 		return err;
-	verbs_fork_init();
-	verbs_dev_users = &dev_users;
+	verbs_ep_start(&transport);
 	err = verbs_cm_start(&verbs_ep_acceptor);
 	if (err) {
 		rds_error("RDMA devices cannot be used: %s%s", strerror(-err), cm_node_help(err));
 		return err;
 	}
-	rds_verbs.ready = true;
+	ready = true;
 	return 0;
 }
 
@@ -81,7 +58,7 @@ static int verbs_make_ready(void)
  * Binding an id to the address asks the kernel which device has the address, and needs nothing
  * else.
  */
-int verbs_claims(struct rds_transport *t, const struct in6_addr *laddr, uint32_t scope)
+static int verbs_claims(struct rds_transport *t, const struct in6_addr *laddr, uint32_t scope)
 {
 	struct sockaddr_storage ss;
 	struct rdma_cm_id *id;
@@ -94,8 +71,8 @@ int verbs_claims(struct rds_transport *t, const struct in6_addr *laddr, uint32_t
 	err = verbs_make_ready();
 	if (err)
 		return err == -ENOENT ? 0 : err;
-	verbs_to_sockaddr(laddr, scope, &ss);
-	err = verbs_err(vb.rdma_create_id(rds_verbs.events, &id, NULL, RDMA_PS_TCP));
+	rds_addr_to_sockaddr(laddr, 0, scope, &ss);
+	err = verbs_err(vb.rdma_create_id(verbs_cm.events, &id, NULL, RDMA_PS_TCP));
 	if (err)
 		return err;
 	err = verbs_err(vb.rdma_bind_addr(id, (struct sockaddr *)&ss));
@@ -129,28 +106,28 @@ static const struct rds_transport_ops verbs_ops = {
 	.start = verbs_start,
 	.stop = verbs_stop,
 	.claims = verbs_claims,
-	.locate = verbs_locate,
-	.connect = verbs_connect,
-	.close = verbs_close,
-	.send = verbs_send,
-	.flush = verbs_flush,
-	.retained = verbs_retained,
-	.keep = verbs_keep,
+	.locate = verbs_cm_locate,
+	.connect = verbs_ep_connect,
+	.close = verbs_ep_close,
+	.send = verbs_ep_send,
+	.flush = verbs_ep_flush,
+	.retained = verbs_ep_retained,
+	.keep = verbs_ep_keep,
 	.settled = verbs_settled,
-	.acked = verbs_acked,
-	.want_room = verbs_want_room,
-	.describe = verbs_describe,
-	.push = verbs_push,
+	.acked = verbs_ep_acked,
+	.want_room = verbs_ep_want_room,
+	.describe = verbs_ep_describe,
+	.push = verbs_ep_push,
 	.mr_register = verbs_ep_mr_register,
 	.mr_key = verbs_ep_mr_key,
 	.mr_deregister = verbs_mr_deregister,
-	.post = verbs_rdma_post,
-	.fence = verbs_rdma_fence,
-	.progress = verbs_progress,
-	.ack = verbs_ack,
-	.release = verbs_release,
+	.post = verbs_ep_post,
+	.fence = verbs_ep_fence,
+	.progress = verbs_ep_progress,
+	.ack = verbs_ep_ack,
+	.release = verbs_ep_release,
 	.attention = verbs_ep_attention,
-	.relieve = verbs_relieve,
+	.relieve = verbs_ep_relieve,
 	.pending = verbs_dev_pending,
 };
 
@@ -160,21 +137,15 @@ static const struct rds_transport_ops verbs_ops = {
  */
 void rds_verbs_forget(void)
 {
-	verbs_rendezvous_forget();
-	verbs_listen_watch_forget();
-	verbs_locate_forget();
-	verbs_cm_connect_forget();
-	verbs_cm_destroy_forget();
-	verbs_keepalive_forget();
-	verbs_batch_forget();
-	verbs_mr_forget();
+	verbs_ep_forget();
+	verbs_cm_forget();
 	verbs_dev_forget();
-	verbs_cm_dev_forget();
-	memset(&rds_verbs, 0, sizeof(rds_verbs));
+	memset(&transport, 0, sizeof(transport));
+	ready = false;
 }
 
 struct rds_transport *rds_verbs_transport(void)
 {
-	rds_verbs.t.ops = &verbs_ops;
-	return &rds_verbs.t;
+	transport.ops = &verbs_ops;
+	return &transport;
 }

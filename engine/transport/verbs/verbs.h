@@ -298,12 +298,23 @@ struct verbs_dev_users {
 extern const struct verbs_dev_users *verbs_dev_users;
 
 /*
+ * Loads the libraries and sets verbs_dev_users.  0, also if it was called before; -ENOENT: no RDMA
+ * device on this machine; -ELIBACC: a library is missing (logged).  Control held.
+ */
+int verbs_dev_start(const struct verbs_dev_users *users);
+void verbs_dev_forget(void); /* forked child */
+
+extern struct verbs_devs {
+	struct verbs_dev *_Atomic all;
+	enum rds_attention attention; /* rx: last value given to verbs_dev_attention() */
+} verbs_devs;
+
+/*
  * Finds or makes a device; cm is an id on it, for struct verbs_dev_users.  to_send: an endpoint is
  * to use the device at once, so it must have room for the work requests of one more, else -ENOBUFS
  * (helper).  With control held, or helper.
  */
 int verbs_dev_get(struct ibv_device *device, bool to_send, struct rdma_cm_id *cm, struct verbs_dev **out);
-void verbs_dev_forget(void);
 void verbs_dev_share_cq(struct verbs_dev *dev); /* helper: the number of endpoints has changed */
 /* of the send queue of a new endpoint (helper) */
 uint32_t verbs_dev_sq_depth(const struct verbs_dev *dev);
@@ -416,13 +427,13 @@ struct verbs_ep {
 	uint64_t close_by, close_pause;
 	bool expects_last; /* closed: the queue pair may hold receives of the shared queue */
 	bool last_said;	   /* the device has reported that the queue pair holds none any more */
-	/* verbs_push could not send what is due: retry when something completes */
+	/* verbs_ep_push could not send what is due: retry when something completes */
 	_Atomic bool control_stuck;
-	_Atomic bool probe_due; /* verbs_push is to send a probe (keepalive.c) */
-	/* verbs_push is to send an empty write, which urges the peer (endpoint.c) */
+	_Atomic bool probe_due; /* verbs_ep_push is to send a probe (keepalive.c) */
+	/* verbs_ep_push is to send an empty write, which urges the peer (endpoint.c) */
 	_Atomic bool urge_due;
 	/*
-	 * Memory is short: verbs_push is to ask for an acknowledgement, and to send an empty
+	 * Memory is short: verbs_ep_push is to ask for an acknowledgement, and to send an empty
 	 * signaled write if the last request asked for no completion.
 	 */
 	_Atomic bool signal_due;
@@ -576,32 +587,28 @@ struct verbs_ep {
 	bool qp_dead;
 };
 
-struct verbs {
-	struct rds_transport t; /* must be the first member */
-	bool ready;		/* control: libraries, event channel, listener */
-	bool fork_inited;	/* control: ibv_fork_init() has been called */
-	struct verbs_dev *_Atomic devs;
-	struct rdma_event_channel *events;
-	struct rds_helper_event cm_ev;
-	struct verbs_ep *eps;		    /* helper */
+/* All endpoints, and those for which something is due. */
+extern struct verbs_eps {
+	struct rds_transport *t;
+	struct verbs_ep *all;		    /* helper */
 	struct verbs_ep *by_qpn[VERBS_QPS]; /* rx */
 	/* rx: endpoints that are up and have frames in ep->later, for lack of memory */
 	struct verbs_ep *waiting;
 	struct verbs_ep *owing; /* rx: endpoints that owe an acknowledgement (ack.c) */
 	/* rx: endpoints with a batch that waits for more messages (batch_when.c) */
 	struct verbs_ep *holding;
-	enum rds_attention attention;	/* rx: last value given to verbs_dev_attention() */
-	struct verbs_cm_owner *acceptor; /* the owner of listeners: receives requests */
-	struct rdma_cm_id *listener[2]; /* listeners at a port of our own: for IPv4, for IPv6 */
-	_Atomic uint16_t port;		/* that port, host byte order; 0: none */
-};
-extern struct verbs rds_verbs;
+} verbs_eps;
+
+/* endpoint.c */
+void verbs_ep_start(struct rds_transport *t);
+void verbs_ep_forget(void); /* forked child */
 
 /* send.c; tx */
-int verbs_send(struct rds_ep *ep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len, uint64_t *pos);
-void verbs_flush(struct rds_ep *ep, bool service);
-const void *verbs_retained(struct rds_ep *ep, uint64_t pos);
-uint64_t verbs_acked(struct rds_ep *ep);
+int verbs_ep_send(struct rds_ep *ep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len,
+		  uint64_t *pos);
+void verbs_ep_flush(struct rds_ep *ep, bool service);
+const void *verbs_ep_retained(struct rds_ep *ep, uint64_t pos);
+uint64_t verbs_ep_acked(struct rds_ep *ep);
 void verbs_send_completed(struct verbs_ep *ep, const struct ibv_wc *wc); /* rx */
 void verbs_send_free(struct verbs_ep *ep);			    /* nothing is in flight: gives all blocks back */
 bool verbs_send_idle(struct verbs_ep *ep);			    /* nothing is in flight */
@@ -609,8 +616,8 @@ bool verbs_send_idle(struct verbs_ep *ep);			    /* nothing is in flight */
 void verbs_send_mark(struct verbs_ep *ep);
 
 /* control_frame.c; tx */
-bool verbs_want_room(struct rds_ep *ep, uint64_t seen_ack);
-void verbs_push(struct rds_ep *ep);
+bool verbs_ep_want_room(struct rds_ep *ep, uint64_t seen_ack);
+void verbs_ep_push(struct rds_ep *ep);
 /*
  * Posts an empty write or a read (keepalive.c) and sets probe_wr.  0; -EBUSY: no room in the send
  * queue; -errno.
@@ -666,10 +673,10 @@ static inline void verbs_recv_buf_put(struct verbs_dev *dev, struct verbs_buf *b
 }
 
 void verbs_ep_attention(struct rds_transport *t, enum rds_attention who);
-bool verbs_progress(struct rds_transport *t);
-void verbs_ack(struct rds_ep *ep, uint64_t seq);
-void verbs_release(struct rds_ep *ep, void *token);
-bool verbs_relieve(struct rds_transport *t, bool now);
+bool verbs_ep_progress(struct rds_transport *t);
+void verbs_ep_ack(struct rds_ep *ep, uint64_t seq);
+void verbs_ep_release(struct rds_ep *ep, void *token);
+bool verbs_ep_relieve(struct rds_transport *t, bool now);
 /* a segment has come that makes sense: its frame is taken or waits */
 void verbs_recv_segment(struct verbs_ep *ep, struct verbs_buf *buf);
 void verbs_recv_nonsense(struct verbs_ep *ep, const char *what); /* breaks the connection */
@@ -754,21 +761,18 @@ bool verbs_ep_dev_evacuate(const struct verbs_dev *dev);
 void verbs_ep_dev_qp_event(const struct verbs_dev *dev, enum ibv_event_type type, uint32_t qpn);
 void verbs_ep_dev_removed(const struct verbs_dev *dev);
 
-/* verbs.c */
-int verbs_claims(struct rds_transport *t, const struct in6_addr *laddr, uint32_t scope);
-
 /* qp.c */
 
 /* Makes the queue pair for ep->cm; ep->dev is set.  Helper. */
 int verbs_qp_create(struct verbs_ep *ep);
 void verbs_qp_destroy(struct verbs_ep *ep);
-void verbs_describe(struct rds_ep *rep, struct rds_ep_device *out); /* tx */
+void verbs_ep_describe(struct rds_ep *rep, struct rds_ep_device *out); /* tx */
 /* after connecting: sets how long a sender pauses that finds no receive buffer */
 void verbs_qp_set_rnr_timer(struct verbs_ep *ep);
 
 /* connect.c; helper */
-int verbs_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn, uint64_t rx_seq,
-		  struct rds_ep **ep);
+int verbs_ep_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn, uint64_t rx_seq,
+		     struct rds_ep **ep);
 /*
  * The peer's request was refused because ours is under way.  If ours has been under way for long,
  * it was lost (or its address query was) while the peer was out of reach: give it up.
@@ -779,8 +783,8 @@ void verbs_connect_cm_event(struct verbs_ep *ep, const struct verbs_cm_ev *ev);
 extern struct verbs_cm_owner verbs_ep_acceptor; /* accept.c; receives requests */
 
 /* listen.c; helper. port 0: any port.  Requests go to the acceptor. */
-int verbs_listen(uint16_t port, struct rdma_cm_id *ids[2], uint16_t *got);
-void verbs_listen_stop(struct rdma_cm_id *ids[2]);
+int verbs_cm_listen(uint16_t port, struct rdma_cm_id *ids[2], uint16_t *got);
+void verbs_cm_listen_stop(struct rdma_cm_id *ids[2]);
 
 /* endpoint.c; helper */
 struct verbs_ep *verbs_ep_new(const struct rds_conn_id *id, bool initiator);
@@ -795,8 +799,8 @@ void verbs_ep_down(struct verbs_ep *ep, int why, bool gone);
 void verbs_ep_close_continue(struct verbs_ep *ep); /* closed: what it waits for may have come */
 /* the device reports that its queue pair holds no receive of the shared queue any more */
 void verbs_ep_last_wqe(struct verbs_ep *ep);
-void verbs_close(struct rds_ep *ep);
-void verbs_keep(struct rds_ep *ep, bool on);
+void verbs_ep_close(struct rds_ep *ep);
+void verbs_ep_keep(struct rds_ep *ep, bool on);
 /* rx: the first frame has come: an endpoint that is connecting may come up */
 void verbs_ep_first_frame(struct verbs_ep *ep);
 /* rx: if closed, nothing in place, and queue pair gone */
@@ -843,11 +847,11 @@ void verbs_dev_removal_timer(struct rds_timer *tm);
 void verbs_dev_removed(struct verbs_dev *dev, const char *what);
 
 /*
- * listen_lost.c.  verbs_listen_watch(): a device comes into use; then a timer of the helper.
+ * listen_lost.c.  verbs_cm_listen_watch(): a device comes into use; then a timer of the helper.
  * Forget: forked child.
  */
-void verbs_listen_watch(const struct verbs_dev *dev);
-void verbs_listen_watch_forget(void);
+void verbs_cm_listen_watch(const struct verbs_dev *dev);
+void verbs_cm_listen_watch_forget(void);
 
 /* rendezvous.c; helper */
 
@@ -865,8 +869,8 @@ bool verbs_rendezvous_request(const struct verbs_request *req, const struct in6_
 			      struct verbs_answer *answer);
 
 /* port_query.c; helper */
-int verbs_locate(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port);
-void verbs_locate_dev_removed(const struct verbs_dev *dev);
+int verbs_cm_locate(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port);
+void verbs_cm_locate_dev_removed(const struct verbs_dev *dev);
 
 /* keepalive.c, async_event.c; helper */
 void verbs_keepalive_need(void); /* an endpoint has come up */
@@ -882,7 +886,7 @@ void verbs_dev_async_event(struct rds_helper_event *ev, uint32_t events);
 
 /* Forked child: drops all state, which belongs to the parent. */
 void verbs_rendezvous_forget(void);
-void verbs_locate_forget(void);
+void verbs_cm_locate_forget(void);
 void verbs_cm_connect_forget(void);
 void verbs_cm_destroy_forget(void);
 void verbs_keepalive_forget(void);
