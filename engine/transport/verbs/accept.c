@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include "engine/transport/verbs/verbs.h"
+#include "engine/transport/verbs/ep.h"
 
 /*
  * Closes older endpoints of the same connection that never came up: the peer asks again, so it has

@@ -14,7 +14,7 @@
  * This file only decides.  control_frame.c makes the frame, at the engine's next call of
  * verbs_ep_push().  Must not know what is in a frame.
  */
-#include "engine/transport/verbs/verbs.h"
+#include "engine/transport/verbs/ep.h"
 
 #define ACK_MESSAGES 32u
 #define ACK_ASLEEP 8u

@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-#include "engine/transport/verbs/verbs.h"
+#include "engine/transport/verbs/dev.h"
 
 static void async_event_handle(struct verbs_dev *dev, enum ibv_event_type type, uint32_t qpn, int port)
 {

@@ -20,7 +20,7 @@
 #include <string.h>
 
 #include "engine/sys/cpu.h"
-#include "engine/transport/verbs/verbs.h"
+#include "engine/transport/verbs/ep.h"
 
 /* room kept behind a piece of an operation, at least, for the message that follows */
 #define PIECE_AND 320u

@@ -23,7 +23,7 @@
  * travels all of its way within the call that posts it.  Must not know how messages lie in the
  * block.
  */
-#include "engine/transport/verbs/verbs.h"
+#include "engine/transport/verbs/ep.h"
 
 #define TICK_NS 1000000ull
 #define LONG_RUN 4u

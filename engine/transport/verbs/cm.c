@@ -12,7 +12,7 @@
 #include <ifaddrs.h>
 #include <string.h>
 
-#include "engine/transport/verbs/verbs.h"
+#include "engine/transport/verbs/cm.h"
 
 /*
  * 4.096 us * 2^16 = 0.27 s until a device sends again, eight times until it gives up a peer that

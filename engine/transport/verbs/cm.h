@@ -1,42 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * cm.h - ids of rdma_cm: their events, their owners, and the steps of a connection that need an id
- * (cm.c, connect_thread.c, destroy_thread.c).
+ * cm.h - rdma_cm: ids, their events and their owners, the steps of a connection that need an id;
+ * listeners, and which process has a port.
  *
  * The context of an id is its owner.  The owner receives the id's events one by one, on the
  * helper's thread; each event is a copy.  A call that may keep its caller waiting for a peer
  * (rdma_connect, rdma_destroy_id on some devices) is made by a thread of its own, and the helper
  * goes on.
  *
- * Helper only, except verbs_cm_start() and the functions marked "any thread".  Must not know what
- * endpoints are.
+ * Helper only, except verbs_cm_start(), verbs_cm_dev_get() and the functions marked "any thread".
+ * Must not know what endpoints are.
  */
 #ifndef VERBS_CM_H
 #define VERBS_CM_H
 
-#include <errno.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "engine/helper/helper.h"
 #include "engine/node/registry.h"
-#include "engine/node/stats.h"
-#include "engine/sys/compiler.h"
-#include "engine/sys/fence.h"
-#include "engine/sys/lock_order.h"
-#include "engine/sys/log.h"
-#include "engine/sys/options.h"
-#include "engine/sys/os.h"
-#include "engine/sys/process.h"
-#include "engine/transport/transport.h"
-#include "engine/wire/addr.h"
-#include "engine/transport/verbs/libs.h"
+#include "engine/sys/patience.h"
+#include "engine/transport/verbs/dev.h"
 #include "engine/transport/verbs/private_data.h"
-
-struct verbs_dev;
+#include "engine/wire/addr.h"
 
 #define VERBS_PRIVATE 80u /* bytes of private data that are looked at */
 
@@ -129,5 +111,73 @@ bool verbs_cm_connect_finish(struct verbs_cm_connect *call);
  * must not use it any more.  It has no queue pair.
  */
 void verbs_cm_destroy(struct rdma_cm_id *cm);
+
+/* device_id.c */
+
+/*
+ * Finds or makes the device of a bound id.  An id that has an owner gets our context.  With control
+ * held, or helper.
+ */
+int verbs_cm_dev_get(struct rdma_cm_id *cm, struct verbs_dev **out);
+/* The same, for an endpoint that is to use the device at once (verbs_dev_get).  Helper. */
+int verbs_cm_dev_get_roomy(struct rdma_cm_id *cm, struct verbs_dev **out);
+void verbs_cm_dev_restore_ctx(struct rdma_cm_id *cm); /* helper: the id may outlive our device */
+/* helper: the id's context is ours, not librdmacm's */
+bool verbs_cm_dev_owns_id(const struct rdma_cm_id *cm);
+/* of struct verbs_dev_users */
+int verbs_cm_dev_opened(struct verbs_dev *dev, struct rdma_cm_id *cm);
+void verbs_cm_dev_published(struct verbs_dev *dev, struct rdma_cm_id *cm);
+void verbs_cm_dev_freed(struct verbs_dev_hold *hold);
+
+/* cm_devices.c; librdmacm's contexts */
+
+/* librdmacm's context no longer keeps the device from being removed; any thread */
+void verbs_cm_dev_put_aside(struct ibv_context *ctx);
+/*
+ * True: the id, which the caller wants to destroy, has to stay and belongs to cm_devices.c from now
+ * on.  The id has librdmacm's context.  Any thread.
+ */
+bool verbs_cm_dev_keep_id(struct rdma_cm_id *cm);
+/* Helper: hands over the id of a device that we have closed without a DEVICE_REMOVAL event. */
+void verbs_cm_dev_leave_id(struct rdma_cm_id *cm);
+/* Helper: an event of an id, not yet acknowledged. */
+void verbs_cm_dev_event(struct rdma_cm_id *cm, enum rdma_cm_event_type what);
+void verbs_cm_dev_forget(void);
+
+/* listen.c; helper. port 0: any port.  Requests go to the acceptor. */
+int verbs_cm_listen(uint16_t port, struct rdma_cm_id *ids[2], uint16_t *got);
+void verbs_cm_listen_stop(struct rdma_cm_id *ids[2]);
+
+/*
+ * listen_lost.c.  verbs_cm_listen_watch(): a device comes into use; then a timer of the helper.
+ * Forget: forked child.
+ */
+void verbs_cm_listen_watch(const struct verbs_dev *dev);
+void verbs_cm_listen_watch_forget(void);
+
+/* rendezvous.c; helper */
+
+/* two ids; NULL ids: another process has the role */
+struct rdma_cm_id *const *verbs_rendezvous_ids(void);
+void verbs_rendezvous_stop(void);
+void verbs_rendezvous_start(void); /* before the helper watches the event channel */
+/* a process of this node has ended: take the role if that process had it */
+void verbs_rendezvous_check(void);
+/*
+ * Answers a request that is not for a connection with this process.  True: it is for this process,
+ * and accepting goes on.
+ */
+bool verbs_rendezvous_request(const struct verbs_request *req, const struct in6_addr *laddr, uint32_t scope,
+			      struct verbs_answer *answer);
+
+/* port_query.c; helper */
+int verbs_cm_locate(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port);
+void verbs_cm_locate_dev_removed(const struct verbs_dev *dev);
+
+/* forked child: drops all state, which belongs to the parent */
+void verbs_rendezvous_forget(void);
+void verbs_cm_locate_forget(void);
+void verbs_cm_connect_forget(void);
+void verbs_cm_destroy_forget(void);
 
 #endif

@@ -36,7 +36,7 @@
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 
-#include "engine/transport/verbs/verbs.h"
+#include "engine/transport/verbs/cm.h"
 #include "engine/rds.h"
 
 struct witness {

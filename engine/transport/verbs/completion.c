@@ -13,7 +13,7 @@
 #include <endian.h>
 #include <string.h>
 
-#include "engine/transport/verbs/verbs.h"
+#include "engine/transport/verbs/ep.h"
 
 #define POLL_BATCH 16
 #define ROUNDS 8 /* batches of completions in one call: the caller has other work to do */

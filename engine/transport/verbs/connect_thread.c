@@ -13,7 +13,7 @@
  */
 #include <sched.h>
 
-#include "engine/transport/verbs/verbs.h"
+#include "engine/transport/verbs/cm.h"
 
 #define PAUSE_NS (4 * 1000000000ull)
 #define CALLS_MAX 256u

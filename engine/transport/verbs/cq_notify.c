@@ -19,7 +19,7 @@
  * At most one event waits in the channel: a thread that arms again has taken it, or does not know
  * of it and need not arm.
  */
-#include "engine/transport/verbs/verbs.h"
+#include "engine/transport/verbs/dev.h"
 
 #define ACK_EVENTS 32 /* events acknowledged together: each acknowledgement takes a lock */
 

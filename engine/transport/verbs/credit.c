@@ -32,7 +32,7 @@
  * used if the sender lives.  Congestion maps do not count for a window, since every connection
  * begins with one.
  */
-#include "engine/transport/verbs/verbs.h"
+#include "engine/transport/verbs/ep.h"
 
 #define FIRST 16u
 #define SMALL_MOST 32u

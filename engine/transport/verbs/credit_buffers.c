@@ -15,7 +15,7 @@
  *
  * Must not know what is in the buffers, nor how many an endpoint deserves (credit.c).
  */
-#include "engine/transport/verbs/verbs.h"
+#include "engine/transport/verbs/ep.h"
 
 #define TURNS 0x7fffffffu /* VERBS_WR_SEND is above them */
 

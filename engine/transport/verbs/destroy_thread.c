@@ -18,7 +18,7 @@
  */
 #include <stdlib.h>
 
-#include "engine/transport/verbs/verbs.h"
+#include "engine/transport/verbs/cm.h"
 
 #define SELDOM_NS (1000 * 1000000ull) /* interval of looks when no further thread can be started */
 #define THREADS_MAX 16u

@@ -19,7 +19,7 @@
 #include <string.h>
 #include <sys/syscall.h>
 
-#include "engine/transport/verbs/verbs.h"
+#include "engine/transport/verbs/dev.h"
 
 /*
  * On siw the size has a second purpose.  The library of siw takes offset 0x90000 of the context's

@@ -10,7 +10,7 @@
  */
 #include <stdlib.h>
 
-#include "engine/transport/verbs/verbs.h"
+#include "engine/transport/verbs/cm.h"
 
 struct verbs_dev_hold {
 	struct verbs_cm_owner owner;

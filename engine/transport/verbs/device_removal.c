@@ -9,7 +9,7 @@
  * are freed when its last user is freed, from a timer: events that the helper has already fetched
  * may still name it.
  */
-#include "engine/transport/verbs/verbs.h"
+#include "engine/transport/verbs/dev.h"
 
 #define EVACUATE_NS (10 * 1000000ull) /* time until the next try if there was no memory */
 

@@ -19,7 +19,7 @@
  * posted by the thread that may use the send side (verbs_ep_push), never among messages that are
  * still being given to the device.
  */
-#include "engine/transport/verbs/verbs.h"
+#include "engine/transport/verbs/ep.h"
 
 #define MS 1000000ull
 #define LOOKS 100

@@ -7,7 +7,7 @@
  * devices may come and go.  Requests are events of the listener: all listeners have the owner that
  * verbs_cm_start() was given.
  */
-#include "engine/transport/verbs/verbs.h"
+#include "engine/transport/verbs/cm.h"
 
 #define BACKLOG 1024
 #define PORT_TRIES 16

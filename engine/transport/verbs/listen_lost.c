@@ -16,7 +16,7 @@
  * The id of a lost listener is not destroyed as long as this process lives, since siw has freed
  * memory that it would use then.  So the id keeps its port.
  */
-#include "engine/transport/verbs/verbs.h"
+#include "engine/transport/verbs/cm.h"
 
 #define LOOK_NS (2000 * 1000000ull)
 

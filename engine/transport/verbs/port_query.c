@@ -11,7 +11,7 @@
  */
 #include <stdlib.h>
 
-#include "engine/transport/verbs/verbs.h"
+#include "engine/transport/verbs/cm.h"
 
 #define AT_ONCE 32u
 #define WAITING_MAX 4096u

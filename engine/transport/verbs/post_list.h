@@ -13,7 +13,7 @@
 #include <endian.h>
 #include <string.h>
 
-#include "engine/transport/verbs/verbs.h"
+#include "engine/transport/verbs/ep.h"
 
 #define VERBS_SIGNAL_EVERY 16u
 /* each completion interrupts a program that does not wait for it */

@@ -10,7 +10,7 @@
 #include <endian.h>
 #include <string.h>
 
-#include "engine/transport/verbs/verbs.h"
+#include "engine/transport/verbs/cm.h"
 
 #define FRAME_UNIT 64u
 #define FRAME_LEAST 16u /* in units: every version takes at least this */

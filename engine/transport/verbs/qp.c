@@ -9,7 +9,7 @@
  */
 #include <string.h>
 
-#include "engine/transport/verbs/verbs.h"
+#include "engine/transport/verbs/ep.h"
 
 #define RNR_TIMER_0_32_MS 10 /* 0.32 ms as the wire encodes it */
 #define SEND_SGES 2

@@ -5,7 +5,7 @@
 #ifndef VERBS_RDMA_H
 #define VERBS_RDMA_H
 
-#include "engine/transport/verbs/verbs.h"
+#include "engine/transport/verbs/ep.h"
 
 /* One work request of an operation. */
 struct verbs_rdma_op {
@@ -24,11 +24,6 @@ struct verbs_rdma_op {
 };
 
 /* rdma.c */
-/* tx; mr_key: and rx */
-int verbs_ep_mr_register(struct rds_ep *ep, void *mem, size_t len, struct rds_device_mr **out);
-bool verbs_ep_mr_key(struct rds_ep *ep, const struct rds_device_mr *shown, struct rds_device_key *far);
-int verbs_ep_post(struct rds_ep *ep, const struct rds_device_op *op); /* tx */
-void verbs_ep_fence(struct rds_ep *ep);				      /* tx */
 /* tx: messages up to seq are in the chain, so operations before them can end with the next post. */
 void verbs_rdma_behind(struct verbs_ep *ep, uint64_t seq);
 /* tx: that post is now: the operations end; nwr_listed > 0 */

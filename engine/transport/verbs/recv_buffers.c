@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/transport/verbs/verbs.h"
+#include "engine/transport/verbs/dev.h"
 
 #define FEWEST_BUFFERS 64u
 #define FEWEST_SHARED (FEWEST_BUFFERS * VERBS_FRAME / VERBS_FRAME_SHARED)

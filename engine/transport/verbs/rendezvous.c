@@ -23,7 +23,7 @@
 #include <sys/un.h>
 
 #include "engine/node/socket_name.h"
-#include "engine/transport/verbs/verbs.h"
+#include "engine/transport/verbs/cm.h"
 
 #define MS 1000000ull
 /* the listening process ends: its port and its AF_UNIX address are freed one after the other */

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/transport/verbs/verbs.h"
+#include "engine/transport/verbs/ep.h"
 
 static const struct rds_wire_hdr *segment_header(const struct verbs_buf *buf)
 {

@@ -21,7 +21,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#include "engine/transport/verbs/verbs.h"
+#include "engine/transport/verbs/dev.h"
 
 #define CLASSES 9 /* 256 bytes to 64 KiB of payload */
 #define SMALL_CHUNK (256u << 10)

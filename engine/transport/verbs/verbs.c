@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include "engine/transport/verbs/rdma.h"
+#include "engine/transport/verbs/ep.h"
 
 static struct rds_transport transport;
 static bool ready; /* libraries, event channel, listeners; control */
