@@ -31,7 +31,7 @@
  * meanwhile.  So they are put before messages that no transport ever had (rdma/op_order.c).
  * Messages to the port have been taken out of these, so their order does not change.  After a break
  * a redirect goes behind messages that are sent again, which have its numbers: that needs no more
- * room than before (transport/verbs/batch.c).
+ * room than before (transport/verbs/ep/batch.c).
  *
  * Order: while messages for the port are under way to the old process over another connection, new
  * ones follow them there; while taken-out messages wait, new ones go behind those (route.c).

@@ -3,7 +3,7 @@
  * deafened.c - siw loses its listeners, and messages come through all the same.
  *
  * Where nothing else listens on TCP: to the port of the process that is to receive come TCP connections that end at once, until nobody listens there
- * any more (engine/transport/verbs/listen_lost.c says why).  Then a process that knows nothing of the other asks for a connection.  The kernel is not
+ * any more (engine/transport/verbs/cm/listen_lost.c says why).  Then a process that knows nothing of the other asks for a connection.  The kernel is not
  * quite sound afterwards: nothing else should be tested on it.
  */
 #include <sys/wait.h>

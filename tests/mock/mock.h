@@ -38,7 +38,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "engine/transport/verbs/libs.h"
+#include "engine/transport/verbs/dev/libs.h"
 
 enum mock_mode { MOCK_IB, MOCK_IWARP };
 

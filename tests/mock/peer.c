@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/transport/verbs/private_data.h"
+#include "engine/transport/verbs/cm/private_data.h"
 
 void peer_address(struct sockaddr_storage *sa, const char *ip, uint16_t port)
 {

@@ -11,7 +11,7 @@
 
 #include <check.h>
 
-#include "engine/transport/verbs/ep.h"
+#include "engine/transport/verbs/ep/ep.h"
 #include "tests/mock/clock.h"
 #include "tests/mock/peer.h"
 #include "tests/unit/suite.h"

@@ -42,11 +42,12 @@ clean()
 	rm -rf "$tmp/tree"
 	mkdir -p "$tmp/tree/include" "$tmp/tree/preload/libc" "$tmp/tree/preload/calls"
 	cd "$tmp/tree" || exit 99
-	mkdir -p engine/sys engine/socket engine/conn engine/transport/verbs
+	mkdir -p engine/sys engine/socket engine/conn engine/transport/verbs/dev
 	cat >engine/packages <<-EOF
 		# a comment
 		sys		: os_ rds_log :
-		transport/verbs	: rds_verbs : sys
+		transport/verbs/dev : verbs_dev : sys
+		transport/verbs	: rds_verbs : sys transport/verbs/dev
 		socket		: rds_sock : sys
 		conn		: rds_conn : sys socket
 		root		: rds_eng : sys socket conn
@@ -59,7 +60,8 @@ clean()
 	printf '#include "preload/libc/preload.h"\n#include "engine/rds.h"\n#include "engine/sys/os.h"\n' >preload/calls/send.c
 	printf '#include "engine/sys/os.h"\n#include "engine/socket/socket.h"\nint x;\n' >engine/socket/socket.c
 	printf '#include "engine/socket/socket.h"\n#include "engine/conn/cong.h"\nint y;\n' >engine/conn/xmit.c
-	printf '#include <infiniband/verbs.h>\n' >engine/transport/verbs/qp.c
+	printf '#include <infiniband/verbs.h>\n' >engine/transport/verbs/dev/dev.h
+	printf '#include "engine/transport/verbs/dev/dev.h"\n' >engine/transport/verbs/qp.c
 	printf 'RDS_SYM(socket, int)\nRDS_SYM(read, int)\n' >preload/libc/symbols.def
 }
 
@@ -94,6 +96,7 @@ for case in \
 	'engine/socket/socket.c|infiniband/verbs.h|verbs headers' \
 	'engine/conn/xmit.c|rdma/rdma_cma.h|verbs headers' \
 	'engine/transport/verbs/qp.c|engine/socket/socket.h|transport/verbs must not see socket' \
+	'engine/transport/verbs/dev/dev.h|engine/transport/verbs/verbs.h|transport/verbs/dev must not see transport/verbs' \
 	'engine/conn/xmit.c|engine/root.h|conn must not see root' \
 	'engine/socket/socket.c|engine/conn/conn.h|socket must not see conn'; do
 	file=${case%%|*} rest=${case#*|}
@@ -114,6 +117,9 @@ objects_are "objects take what they may" 0 ''
 object engine/socket socket 'int rds_conn_x(); int rds_sock_put(void) { return rds_conn_x(); }'
 object engine/conn xmit "$takes"
 objects_are "an object takes a name from above" 1 'name engine/socket/socket.c rds_conn_x: socket must not see conn'
+object engine/transport/verbs/dev device 'int verbs_qp(); int verbs_dev_x(void) { return verbs_qp(); }'
+object engine/transport/verbs qp 'int verbs_dev_x(); int verbs_qp(void) { return verbs_dev_x(); }'
+objects_are "a part takes a name of the package around it" 1 'name engine/transport/verbs/dev/device.c verbs_qp: transport/verbs/dev must not see'
 object engine/socket socket 'int put(void) { return 2; }'
 object engine/conn xmit 'int put(); int rds_conn_x(void) { return put(); }'
 objects_are "a name without its package's prefix" 1 'prefix engine/socket/socket.c put: taken by engine/conn/xmit.c'

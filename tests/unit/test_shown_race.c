@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_shown_race.c - a region ends while a device is being told of it (mr_shown.c: show() has dropped rx, region.c waits for the device): by
+ * test_shown_race.c - a region ends while a device is being told of it (mr_shown.c: show() has dropped rx, dev/mr.c waits for the device): by
  * RDS_FREE_MR, by the last close, by both at once.  The device is the mock's, in whose ibv_reg_mr a thread can be kept.
  *
  * Whoever frees it does not wait for the device; no peer hears of it; and nothing of it is left, at the device or in what counts as pinned.
@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 
 #include "engine/rdma/op_device.h"
-#include "engine/transport/verbs/rdma.h"
+#include "engine/transport/verbs/ep/rdma.h"
 #include "tests/mock/world.h"
 
 #define LEN 65536u

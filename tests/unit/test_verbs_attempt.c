@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_attempt.c - a connection is asked for (engine/transport/verbs/connect.c): rows A1 to A25 of docs/verbs-states.md.
+ * test_verbs_attempt.c - a connection is asked for (engine/transport/verbs/ep/connect.c): rows A1 to A25 of docs/verbs-states.md.
  */
 #include <stdio.h>
 #include <stdlib.h>

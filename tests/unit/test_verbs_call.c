@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_call.c - rdma_connect where it waits for the peer's host (engine/transport/verbs/connect_thread.c): the helper does not, and whatever
+ * test_verbs_call.c - rdma_connect where it waits for the peer's host (engine/transport/verbs/cm/connect_thread.c): the helper does not, and whatever
  * becomes of the endpoint meanwhile, id and queue pair outlive the call.
  */
 #include "tests/mock/world.h"

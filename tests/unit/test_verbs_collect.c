@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_collect.c - several messages in one frame: when they are held and when they go (engine/transport/verbs/batch_when.c, send.c),
+ * test_verbs_collect.c - several messages in one frame: when they are held and when they go (engine/transport/verbs/ep/batch_when.c, send.c),
  * what is made of such a frame that comes (recv.c), and peers that do not know of it.
  */
 #include <endian.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_credit.c - credits, lent buffers and segments (engine/transport/verbs/credit.c, lend.c, segment.c) on the mock's iWARP, where a
+ * test_verbs_credit.c - credits, lent buffers and segments (engine/transport/verbs/ep/credit.c, credit_buffers.c, segment.c) on the mock's iWARP, where a
  * segment without a buffer, or with one too small, ends the connection: how many idle endpoints a device has room for, windows and what they
  * leave to others, endpoints that can be lent little, peers that do not keep to the rules.
  */

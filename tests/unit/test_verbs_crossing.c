@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_crossing.c - two processes ask each other for the same connection (engine/transport/verbs/connect.c, listen.c): wherever the two
+ * test_verbs_crossing.c - two processes ask each other for the same connection (engine/transport/verbs/ep/connect.c, accept.c): wherever the two
  * attempts are when they meet, and whatever is lost, one connection comes of it, soon.
  *
  * Both ends are in this process, told apart by their addresses, each with an engine that does as connection.c: the first end's process

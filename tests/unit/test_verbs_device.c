@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_device.c - devices come, say things, and go (engine/transport/verbs/verbs.c, device.c, async.c, gone.c): rows D1 to D8 of
+ * test_verbs_device.c - devices come, say things, and go (engine/transport/verbs/dev/): rows D1 to D8 of
  * docs/verbs-states.md, and whatever can run out on the way.
  */
 #include <poll.h>

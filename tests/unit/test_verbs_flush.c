@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * test_verbs_flush.c - queue pairs in error: what the device still has of the shared queue, and room for all that is flushed
- * (engine/transport/verbs/endpoint.c, device.c).
+ * (engine/transport/verbs/ep/endpoint.c, device.c).
  */
 #include "tests/mock/world.h"
 

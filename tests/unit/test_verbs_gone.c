@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * test_verbs_gone.c - what a device leaves behind when it goes, when the process forks, and when it can do less than is asked of it
- * (engine/transport/verbs/device_removal.c, device.c, verbs.c).
+ * (engine/transport/verbs/dev/device_removal.c, device.c, cm/device_id.c, verbs.c).
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_later.c - a peer that goes on sending what cannot be taken (engine/transport/verbs/recv.c): it takes no receive buffers from
+ * test_verbs_later.c - a peer that goes on sending what cannot be taken (engine/transport/verbs/ep/recv.c): it takes no receive buffers from
  * others, nor memory without end.  And one that acknowledges nothing: what it waits for is said all the same.
  */
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_listen.c - a connection is asked of us (engine/transport/verbs/listen.c): rows R1 to R18 of docs/verbs-states.md.
+ * test_verbs_listen.c - a connection is asked of us (engine/transport/verbs/ep/accept.c): rows R1 to R18 of docs/verbs-states.md.
  */
 #include <stdio.h>
 #include <string.h>

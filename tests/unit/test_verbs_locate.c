@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_locate.c - which process of a node has a port: who asks (engine/transport/verbs/port_query.c) and what is answered
+ * test_verbs_locate.c - which process of a node has a port: who asks (engine/transport/verbs/cm/port_query.c) and what is answered
  * (rendezvous.c): rows Q and L of docs/verbs-states.md, and A25.  Who holds the port where it is asked: test_verbs_role.c.
  */
 #include <stdio.h>

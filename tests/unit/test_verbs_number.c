@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_number.c - frames are numbered (chain.h, recv.c), so that one which a device has lost or given twice ends the connection, and what the
+ * test_verbs_number.c - frames are numbered (post_list.h, completion.c), so that one which a device has lost or given twice ends the connection, and what the
  * peer has not been told of comes over the next one.
  */
 #include <endian.h>

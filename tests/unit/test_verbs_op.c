@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_op.c - operations that the device carries out (engine/transport/verbs/rdma.c), and the memory that it reaches for them (region.c).
+ * test_verbs_op.c - operations that the device carries out (engine/transport/verbs/ep/rdma.c), and the memory that it reaches for them (dev/mr.c).
  *
  * a does something to b's memory; both are ours, on a device each.
  */
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "engine/transport/verbs/rdma.h"
+#include "engine/transport/verbs/ep/rdma.h"
 #include "tests/mock/world.h"
 
 #define REGION (RDS_MAX_MSG + 8192u)

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/transport/verbs/rdma.h"
+#include "engine/transport/verbs/ep/rdma.h"
 #include "tests/mock/world.h"
 
 #define EACH 7u /* calls between two tries: every test has its own first one, so that together they try all */

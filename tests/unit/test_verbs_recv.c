@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_recv.c - what arrives (engine/transport/verbs/recv.c): hostile frames, messages that find no memory, buffers that stay
+ * test_verbs_recv.c - what arrives (engine/transport/verbs/ep/recv.c): hostile frames, messages that find no memory, buffers that stay
  * with the engine, completions of what is no more, acknowledgements.
  */
 #include <endian.h>

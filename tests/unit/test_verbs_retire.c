@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_retire.c - ids that the kernel does not let go (engine/transport/verbs/destroy_thread.c): the helper does not wait for them, and neither
+ * test_verbs_retire.c - ids that the kernel does not let go (engine/transport/verbs/cm/destroy_thread.c): the helper does not wait for them, and neither
  * do others.
  */
 #include "tests/mock/world.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_role.c - which process of a node listens at its rendezvous port (engine/transport/verbs/rendezvous.c): rows N and E11 of
+ * test_verbs_role.c - which process of a node listens at its rendezvous port (engine/transport/verbs/cm/rendezvous.c): rows N and E11 of
  * docs/verbs-states.md.
  *
  * The mock's ports are this process's.  Where another process holds the role, a child has its AF_UNIX address, which the kernel takes

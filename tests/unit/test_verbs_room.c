@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_room.c - the completion queue that the endpoints of a device share (engine/transport/verbs/device.c): whatever they have under way,
+ * test_verbs_room.c - the completion queue that the endpoints of a device share (engine/transport/verbs/dev/device.c): whatever they have under way,
  * it holds all of it, should all come back at once and nobody look, and how deep their own queues are.  The mock has a fault when one overflows.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/transport/verbs/post_list.h"
+#include "engine/transport/verbs/ep/post_list.h"
 #include "tests/mock/world.h"
 
 static struct peer peers[CONNS];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_send.c - messages on their way out (engine/transport/verbs/send.c), and everything that a device can refuse or fail.
+ * test_verbs_send.c - messages on their way out (engine/transport/verbs/ep/send.c), and everything that a device can refuse or fail.
  */
 #include <endian.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_wake.c - whom a completion wakes, and when (engine/transport/verbs/cq_notify.c).
+ * test_verbs_wake.c - whom a completion wakes, and when (engine/transport/verbs/dev/cq_notify.c).
  */
 #include <poll.h>
 

@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include "engine/transport/verbs/ep.h"
+#include "engine/transport/verbs/ep/ep.h"
 
 static struct rds_transport transport;
 static bool ready; /* libraries, event channel, listeners; control */
