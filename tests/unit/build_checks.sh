@@ -95,6 +95,7 @@ for case in \
 	'engine/socket/socket.c|../preload/libc/preload.h|relative path' \
 	'engine/socket/socket.c|infiniband/verbs.h|verbs headers' \
 	'engine/conn/xmit.c|rdma/rdma_cma.h|verbs headers' \
+	'engine/transport/verbs/qp.c|infiniband/verbs.h|verbs headers' \
 	'engine/transport/verbs/qp.c|engine/socket/socket.h|transport/verbs must not see socket' \
 	'engine/transport/verbs/dev/dev.h|engine/transport/verbs/verbs.h|transport/verbs/dev must not see transport/verbs' \
 	'engine/conn/xmit.c|engine/root.h|conn must not see root' \
