@@ -9,8 +9,8 @@
  *
  * Fields named be16/be32 in comments are in network byte order, everything else is in the host's.
  */
-#ifndef RDS_ABI_H
-#define RDS_ABI_H
+#ifndef INCLUDE_RDS_ABI_H
+#define INCLUDE_RDS_ABI_H
 
 #include <netinet/in.h>
 #include <stddef.h>

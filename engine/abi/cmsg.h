@@ -4,8 +4,8 @@
  * the checks in the kernel's order; nothing is executed here.  Out: as the kernel's put_cmsg does
  * it (truncation, MSG_CTRUNC, EFAULT).
  */
-#ifndef ENGINE_CMSG_H
-#define ENGINE_CMSG_H
+#ifndef ENGINE_ABI_CMSG_H
+#define ENGINE_ABI_CMSG_H
 
 #include <stdbool.h>
 #include <stddef.h>

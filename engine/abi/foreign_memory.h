@@ -8,8 +8,8 @@
  * works while the borrower is stopped.  The descriptor never leads to other memory: after the
  * borrower's exec or death every access fails (-EFAULT).
  */
-#ifndef ENGINE_MEMORY_H
-#define ENGINE_MEMORY_H
+#ifndef ENGINE_ABI_FOREIGN_MEMORY_H
+#define ENGINE_ABI_FOREIGN_MEMORY_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

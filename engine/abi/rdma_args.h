@@ -4,8 +4,8 @@
  * decodes the program's structures into these; rdma/op.c and socket/op_marks.c know only these.
  * Also the parts of a cookie.
  */
-#ifndef ENGINE_RDMA_ARGS_H
-#define ENGINE_RDMA_ARGS_H
+#ifndef ENGINE_ABI_RDMA_ARGS_H
+#define ENGINE_ABI_RDMA_ARGS_H
 
 #include <netinet/in.h>
 #include <stdbool.h>

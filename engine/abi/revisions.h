@@ -14,8 +14,8 @@
  *	d	2008-02-20 to today	word 6 is a token of 64 bits
  * RDS_BARRIER existed from a0 to b2: 24 bytes up to a2, then 32.
  */
-#ifndef ENGINE_LEGACY_ABI_H
-#define ENGINE_LEGACY_ABI_H
+#ifndef ENGINE_ABI_REVISIONS_H
+#define ENGINE_ABI_REVISIONS_H
 
 #include <stdbool.h>
 #include <stddef.h>

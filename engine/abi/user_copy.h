@@ -4,8 +4,8 @@
  * program may unmap a region that a peer writes to, or the local memory of an operation, after that
  * memory was checked.
  */
-#ifndef ENGINE_USER_COPY_H
-#define ENGINE_USER_COPY_H
+#ifndef ENGINE_ABI_USER_COPY_H
+#define ENGINE_ABI_USER_COPY_H
 
 #include <stddef.h>
 #include <stdint.h>

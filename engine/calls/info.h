@@ -7,8 +7,8 @@
  * process that queries collects the answers of all (info_query.c).  Between processes they are
  * neutral records of one size.  info.c turns them into the records that programs know.
  */
-#ifndef ENGINE_INFO_H
-#define ENGINE_INFO_H
+#ifndef ENGINE_CALLS_INFO_H
+#define ENGINE_CALLS_INFO_H
 
 #include <errno.h>
 #include <pthread.h>

@@ -2,8 +2,8 @@
 /*
  * names.h - a socket's names as sockaddr, shared by bind, connect and SO_PEERNAME.
  */
-#ifndef ENGINE_NAMES_H
-#define ENGINE_NAMES_H
+#ifndef ENGINE_CALLS_NAMES_H
+#define ENGINE_CALLS_NAMES_H
 
 #include "engine/socket/socket.h"
 

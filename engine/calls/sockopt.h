@@ -3,8 +3,8 @@
  * sockopt.h - level SOL_SOCKET (sockopt_generic.c), and the functions shared with level SOL_RDS
  * (sockopt.c).
  */
-#ifndef ENGINE_SOCKOPT_H
-#define ENGINE_SOCKOPT_H
+#ifndef ENGINE_CALLS_SOCKOPT_H
+#define ENGINE_CALLS_SOCKOPT_H
 
 #include "engine/socket/socket.h"
 

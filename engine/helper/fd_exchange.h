@@ -14,8 +14,8 @@
  * shared.  Then there is no exchange, every descriptor has one number (side 0), and an export is a
  * plain call of the function that would have received the packet.
  */
-#ifndef ENGINE_POST_H
-#define ENGINE_POST_H
+#ifndef ENGINE_HELPER_FD_EXCHANGE_H
+#define ENGINE_HELPER_FD_EXCHANGE_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

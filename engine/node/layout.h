@@ -18,8 +18,8 @@
  * Record locks (the same in all versions): byte 0 = the process that changes the file (its area 0);
  * byte 1 + slot = the process of that slot is alive.
  */
-#ifndef ENGINE_REGISTRY_LAYOUT_H
-#define ENGINE_REGISTRY_LAYOUT_H
+#ifndef ENGINE_NODE_LAYOUT_H
+#define ENGINE_NODE_LAYOUT_H
 
 #include <stdatomic.h>
 #include <stddef.h>

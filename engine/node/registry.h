@@ -13,8 +13,8 @@
  * Everything read from the file is checked: a damaged file is an error with a log line, never a
  * crash or an endless loop. This file must not know sockets as objects, connections or transports.
  */
-#ifndef ENGINE_REGISTRY_H
-#define ENGINE_REGISTRY_H
+#ifndef ENGINE_NODE_REGISTRY_H
+#define ENGINE_NODE_REGISTRY_H
 
 #include <netinet/in.h>
 #include <stdatomic.h>

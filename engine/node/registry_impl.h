@@ -5,8 +5,8 @@
  * Order of locks: descriptor list (sys/own_fds.c) > reg->mutex > record lock of the current area's
  * byte. "Locked" below means that reg_lock() has succeeded.
  */
-#ifndef ENGINE_REGISTRY_IMPL_H
-#define ENGINE_REGISTRY_IMPL_H
+#ifndef ENGINE_NODE_REGISTRY_IMPL_H
+#define ENGINE_NODE_REGISTRY_IMPL_H
 
 #include <pthread.h>
 #include <string.h>

@@ -41,8 +41,8 @@
  *
  * All sides check what they read: lengths, order, version.
  */
-#ifndef ENGINE_SHARE_H
-#define ENGINE_SHARE_H
+#ifndef ENGINE_NODE_SOCKET_NAME_H
+#define ENGINE_NODE_SOCKET_NAME_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -3,8 +3,8 @@
  * stats.h - the one table of counters (rds-semantics 13): names and order of RDS_INFO_COUNTERS. The
  * values are in the registry, so that rds-info shows the node and not one process.
  */
-#ifndef ENGINE_STATS_H
-#define ENGINE_STATS_H
+#ifndef ENGINE_NODE_STATS_H
+#define ENGINE_NODE_STATS_H
 
 #include <stdatomic.h>
 #include <stdint.h>

@@ -2,8 +2,8 @@
 /*
  * atomic.h - atomic operations on 64-bit words of a region.
  */
-#ifndef ENGINE_ATOMIC_H
-#define ENGINE_ATOMIC_H
+#ifndef ENGINE_RDMA_ATOMIC_H
+#define ENGINE_RDMA_ATOMIC_H
 
 #include "engine/abi/foreign_memory.h"
 #include "engine/abi/rdma_args.h"

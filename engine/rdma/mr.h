@@ -2,8 +2,8 @@
 /*
  * mr.h - memory regions that a socket has opened to its peers, and the cookies that name them.
  */
-#ifndef ENGINE_MR_H
-#define ENGINE_MR_H
+#ifndef ENGINE_RDMA_MR_H
+#define ENGINE_RDMA_MR_H
 
 #include <errno.h>
 #include <pthread.h>

@@ -21,8 +21,8 @@
  *
  * It is freed when it is done and reported, and no piece of it waits any more.
  */
-#ifndef ENGINE_RDMA_H
-#define ENGINE_RDMA_H
+#ifndef ENGINE_RDMA_RDMA_H
+#define ENGINE_RDMA_RDMA_H
 
 #include "engine/abi/cmsg.h"
 #include "engine/conn/client.h"

@@ -17,8 +17,8 @@
  * Every function may return -ENOTCONN: the owner has ended, or it does not know how to share
  * sockets.  The log says so once.
  */
-#ifndef ENGINE_AWAY_H
-#define ENGINE_AWAY_H
+#ifndef ENGINE_SHARE_BORROWER_H
+#define ENGINE_SHARE_BORROWER_H
 
 #include <poll.h>
 #include <stdbool.h>

@@ -5,8 +5,8 @@
  * borrower_call.c (the arguments and results of a call), borrower_rdma.c (arguments that name
  * memory) and borrower_regions.c (the memory regions that this process has opened).
  */
-#ifndef ENGINE_AWAY_IMPL_H
-#define ENGINE_AWAY_IMPL_H
+#ifndef ENGINE_SHARE_BORROWER_IMPL_H
+#define ENGINE_SHARE_BORROWER_IMPL_H
 
 #include <stdatomic.h>
 #include <sys/uio.h>

@@ -3,8 +3,8 @@
  * memory_grant.h - how a borrower of a shared socket gives the owner access to its memory
  * (abi/foreign_memory.h).
  */
-#ifndef ENGINE_MEMORY_DOOR_H
-#define ENGINE_MEMORY_DOOR_H
+#ifndef ENGINE_SHARE_MEMORY_GRANT_H
+#define ENGINE_SHARE_MEMORY_GRANT_H
 
 #include <stdint.h>
 #include <sys/socket.h>

@@ -5,8 +5,8 @@
  * All of it belongs to the helper thread and needs no lock.  Other threads may call
  * rds_owner_wake(), rds_owner_look_later() and rds_owner_call_waits() only.
  */
-#ifndef ENGINE_CARRY_H
-#define ENGINE_CARRY_H
+#ifndef ENGINE_SHARE_OWNER_H
+#define ENGINE_SHARE_OWNER_H
 
 #include "engine/abi/foreign_memory.h"
 #include "engine/conn/incoming.h"

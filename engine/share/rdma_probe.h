@@ -4,8 +4,8 @@
  * memory?  A borrower asks this before the owner makes the call (abi/foreign_memory.h): only the
  * borrower's own process can tell which of its memory the program may read and write.
  */
-#ifndef ENGINE_RDMA_TRY_H
-#define ENGINE_RDMA_TRY_H
+#ifndef ENGINE_SHARE_RDMA_PROBE_H
+#define ENGINE_SHARE_RDMA_PROBE_H
 
 #include <stdbool.h>
 #include <sys/socket.h>

@@ -11,8 +11,8 @@
  * the engine is held in a sleep, so a pushed function may take any lock. As with
  * pthread_cleanup_push(), push and pop are braces, and the code between them must not return.
  */
-#ifndef ENGINE_CLEANUP_H
-#define ENGINE_CLEANUP_H
+#ifndef ENGINE_SYS_CLEANUP_H
+#define ENGINE_SYS_CLEANUP_H
 
 #include <pthread.h>
 

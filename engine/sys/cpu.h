@@ -6,8 +6,8 @@
  * every cache line that they are going to overwrite. It copies 8 KiB blocks a little faster. For
  * smaller blocks libc is as good or better.
  */
-#ifndef ENGINE_COPY_H
-#define ENGINE_COPY_H
+#ifndef ENGINE_SYS_CPU_H
+#define ENGINE_SYS_CPU_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -11,8 +11,8 @@
  * operation on a thread-local word. The word is thread-local so that the operation creates no order
  * between threads that would hide a race.
  */
-#ifndef ENGINE_FENCE_H
-#define ENGINE_FENCE_H
+#ifndef ENGINE_SYS_FENCE_H
+#define ENGINE_SYS_FENCE_H
 
 #include <stdatomic.h>
 

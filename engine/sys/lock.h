@@ -16,8 +16,8 @@
  * short section and then sleeps on a futex. So it does not burn the processor while the holder is
  * not running. A forked child may initialise a lock anew, whatever its state was.
  */
-#ifndef ENGINE_LOCK_H
-#define ENGINE_LOCK_H
+#ifndef ENGINE_SYS_LOCK_H
+#define ENGINE_SYS_LOCK_H
 
 #include <stddef.h>
 #include <stdint.h>

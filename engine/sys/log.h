@@ -9,8 +9,8 @@
  * limited (pace[] in log.c); the next line of that site says how many lines were held back. The log
  * never allocates, never writes to stdout, and writes each line by one write(2).
  */
-#ifndef ENGINE_LOG_H
-#define ENGINE_LOG_H
+#ifndef ENGINE_SYS_LOG_H
+#define ENGINE_SYS_LOG_H
 
 #include <stdatomic.h>
 #include <stdint.h>

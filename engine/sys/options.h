@@ -4,8 +4,8 @@
  * default, help). The parser, `rdsrun --options`, the manual and the warning about unknown names
  * all read that table.
  */
-#ifndef ENGINE_OPTIONS_H
-#define ENGINE_OPTIONS_H
+#ifndef ENGINE_SYS_OPTIONS_H
+#define ENGINE_SYS_OPTIONS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -9,8 +9,8 @@
  * the kernel does it), and the layer above sets them. A build check (scripts/check-layers) refuses
  * engine objects that import any interposed name.
  */
-#ifndef ENGINE_OS_H
-#define ENGINE_OS_H
+#ifndef ENGINE_SYS_OS_H
+#define ENGINE_SYS_OS_H
 
 #include <poll.h>
 #include <signal.h>

@@ -10,8 +10,8 @@
  * Other times are not in this table and are the same on every machine: how often something is tried
  * or checked, how long an answer is remembered, and how often a line is logged.
  */
-#ifndef ENGINE_PATIENCE_H
-#define ENGINE_PATIENCE_H
+#ifndef ENGINE_SYS_PATIENCE_H
+#define ENGINE_SYS_PATIENCE_H
 
 #include <stdatomic.h>
 #include <stdint.h>

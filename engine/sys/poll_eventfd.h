@@ -5,8 +5,8 @@
  * It serves a thread that sleeps in read() on that eventfd and must also be woken by another event.
  * No second thread is needed, and read() keeps its behaviour on signals.
  */
-#ifndef ENGINE_RELAY_H
-#define ENGINE_RELAY_H
+#ifndef ENGINE_SYS_POLL_EVENTFD_H
+#define ENGINE_SYS_POLL_EVENTFD_H
 
 #include <linux/aio_abi.h>
 #include <stdbool.h>

@@ -16,8 +16,8 @@
  * Probe what will be touched and no more. For a receive buffer of 1 MiB and a message of 64 bytes,
  * probe 64 bytes: only these have to be mapped for the kernel's recvmsg to succeed.
  */
-#ifndef ENGINE_UACCESS_H
-#define ENGINE_UACCESS_H
+#ifndef ENGINE_SYS_UACCESS_H
+#define ENGINE_SYS_UACCESS_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -17,8 +17,8 @@
  * pending) under the engine's receive lock.  Up-calls out of progress() come under the receive
  * lock, too.  Lock order: sys/lock_order.h.  README.md has a table of all calls.
  */
-#ifndef ENGINE_TRANSPORT_H
-#define ENGINE_TRANSPORT_H
+#ifndef ENGINE_TRANSPORT_TRANSPORT_H
+#define ENGINE_TRANSPORT_TRANSPORT_H
 
 #include <netinet/in.h>
 #include <stdbool.h>

@@ -4,8 +4,8 @@
  * different tables of errnos, rds-semantics 2, 3, 4.1), the conversion back, and whether an address
  * belongs to this host.
  */
-#ifndef ENGINE_ADDR_H
-#define ENGINE_ADDR_H
+#ifndef ENGINE_WIRE_ADDR_H
+#define ENGINE_WIRE_ADDR_H
 
 #include <netinet/in.h>
 #include <stdbool.h>

@@ -4,8 +4,8 @@
  * package knows its bytes. Transports send it in front of every message. The receiver calls
  * rds_wire_hdr_decode() before it uses any field.
  */
-#ifndef ENGINE_WIRE_H
-#define ENGINE_WIRE_H
+#ifndef ENGINE_WIRE_HEADER_H
+#define ENGINE_WIRE_HEADER_H
 
 #include <endian.h>
 #include <stdbool.h>

@@ -10,8 +10,8 @@
  * this library alone, between processes that have agreed on a version of it (a kernel peer never
  * gets one).
  */
-#ifndef ENGINE_WIRE_OP_H
-#define ENGINE_WIRE_OP_H
+#ifndef ENGINE_WIRE_OP_HEADER_H
+#define ENGINE_WIRE_OP_HEADER_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -6,8 +6,8 @@
  * The user of a set removes each port that it added. So the set is empty between two walks and need
  * not be cleared as a whole.
  */
-#ifndef ENGINE_PORT_SET_H
-#define ENGINE_PORT_SET_H
+#ifndef ENGINE_WIRE_PORT_SET_H
+#define ENGINE_WIRE_PORT_SET_H
 
 #include <stdbool.h>
 #include <stdint.h>

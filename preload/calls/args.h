@@ -6,8 +6,8 @@
  * The order of checks and the errno are the kernel's. The payload and the control buffer are the
  * engine's to check.
  */
-#ifndef PRELOAD_USER_H
-#define PRELOAD_USER_H
+#ifndef PRELOAD_CALLS_ARGS_H
+#define PRELOAD_CALLS_ARGS_H
 
 #include "preload/libc/preload.h"
 

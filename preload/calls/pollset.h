@@ -5,8 +5,8 @@
  *
  * A set lives on the caller's stack. Beyond POLLSET_SMALL entries its arrays are on the heap.
  */
-#ifndef PRELOAD_POLLSET_H
-#define PRELOAD_POLLSET_H
+#ifndef PRELOAD_CALLS_POLLSET_H
+#define PRELOAD_CALLS_POLLSET_H
 
 #include "preload/fdtable/fdtable.h"
 

@@ -3,8 +3,8 @@
  * proc_paths.h - the names in /proc and /sys by which programs look for RDS, for kernels that have
  * none of them.
  */
-#ifndef PRELOAD_PATH_H
-#define PRELOAD_PATH_H
+#ifndef PRELOAD_CALLS_PROC_PATHS_H
+#define PRELOAD_CALLS_PROC_PATHS_H
 
 #include <stdint.h>
 

@@ -9,8 +9,8 @@
  *
  * Must not know what a call does with a socket.
  */
-#ifndef PRELOAD_FDS_H
-#define PRELOAD_FDS_H
+#ifndef PRELOAD_FDTABLE_FDTABLE_H
+#define PRELOAD_FDTABLE_FDTABLE_H
 
 #include "preload/libc/preload.h"
 

@@ -3,8 +3,8 @@
  * impl.h - words of the table, for the files of this package: fdtable.c, which puts sockets into
  * words, and close.c, which takes them out.
  */
-#ifndef FDS_IMPL_H
-#define FDS_IMPL_H
+#ifndef PRELOAD_FDTABLE_IMPL_H
+#define PRELOAD_FDTABLE_IMPL_H
 
 #include <sys/types.h>
 

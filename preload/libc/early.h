@@ -3,8 +3,8 @@
  * early.h - the raw versions of the interposed functions (early.c): start values of the table of
  * real functions.
  */
-#ifndef PRELOAD_EARLY_H
-#define PRELOAD_EARLY_H
+#ifndef PRELOAD_LIBC_EARLY_H
+#define PRELOAD_LIBC_EARLY_H
 
 #include "preload/libc/preload.h"
 

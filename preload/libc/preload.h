@@ -6,8 +6,8 @@
  * It must come first: libc's headers must not redirect the names that are defined here (64-bit
  * offsets) or make them inline (fortification).
  */
-#ifndef PRELOAD_PRELOAD_H
-#define PRELOAD_PRELOAD_H
+#ifndef PRELOAD_LIBC_PRELOAD_H
+#define PRELOAD_LIBC_PRELOAD_H
 
 #undef _FILE_OFFSET_BITS
 #undef _FORTIFY_SOURCE

@@ -19,8 +19,8 @@
  *
  * Must not know what calls do.
  */
-#ifndef PRELOAD_ROLL_H
-#define PRELOAD_ROLL_H
+#ifndef PRELOAD_SIGNALS_REENTRY_H
+#define PRELOAD_SIGNALS_REENTRY_H
 
 #include "preload/libc/preload.h"
 

@@ -3,8 +3,8 @@
  * fault.h - shared by the files of the fault-injecting transport: fault.c (list of faults,
  * endpoints, connecting), send.c, recv.c (up-calls).
  */
-#ifndef TRANSPORT_FAULT_H
-#define TRANSPORT_FAULT_H
+#ifndef ENGINE_TRANSPORT_FAULT_FAULT_H
+#define ENGINE_TRANSPORT_FAULT_FAULT_H
 
 #include <errno.h>
 #include <pthread.h>

@@ -14,8 +14,8 @@
  * answered.  So a thread that made another request in between would take the answer from all other
  * threads that wait for it.)
  */
-#ifndef SHM_LAYOUT_H
-#define SHM_LAYOUT_H
+#ifndef ENGINE_TRANSPORT_SHM_LAYOUT_H
+#define ENGINE_TRANSPORT_SHM_LAYOUT_H
 
 #include <stdatomic.h>
 #include <stdint.h>

@@ -3,8 +3,8 @@
  * shm.h - private header of the shared-memory transport: endpoints, peers, and the functions of
  * each file.
  */
-#ifndef SHM_SHM_H
-#define SHM_SHM_H
+#ifndef ENGINE_TRANSPORT_SHM_SHM_H
+#define ENGINE_TRANSPORT_SHM_SHM_H
 
 #include <errno.h>
 #include <pthread.h>
