@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * foreign_memory.h - memory of another process: of a borrower of a socket whose owner is this
- * process (node/socket_name.h).  The owner makes the borrower's calls.  The borrower's regions, and
+ * process (share/protocol.h).  The owner makes the borrower's calls.  The borrower's regions, and
  * the local memory of its operations, are in the borrower's memory.
  *
  * The borrower passes a descriptor of its /proc/self/mem.  So no right to trace is needed, and it

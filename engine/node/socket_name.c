@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * socket_name.c - the names of stand-ins: abstract AF_UNIX addresses. By its name any process
- * recognises a stand-in, and can ask the kernel whether a stand-in still exists. The kernel gives a
- * name to one socket at a time, and frees it when the last copy is closed.
+ * socket_name.c - the names of stand-ins, the names at which processes listen, and who is trusted
+ * at the other end of such a socket.
  */
 #include "engine/node/socket_name.h"
 
@@ -17,7 +16,7 @@
 #include "engine/node/registry.h"
 #include "engine/sys/os.h"
 
-#define PREFIX_LEN (sizeof(RDS_SHARE_PREFIX) - 1)
+#define PREFIX_LEN (sizeof(RDS_NODE_NAME_STANDIN) - 1)
 #define NAME_LEN (offsetof(struct sockaddr_un, sun_path) + 1 + PREFIX_LEN + 2 * RDS_PROCID_LEN)
 
 socklen_t rds_node_name_address(const char *prefix, const struct rds_procid *name, struct sockaddr_un *sun)
@@ -46,7 +45,7 @@ void rds_node_name_bind(int standin, struct rds_procid *name)
 	socklen_t len;
 
 	os_random(name, sizeof(*name));
-	len = rds_node_name_address(RDS_SHARE_PREFIX, name, &sun);
+	len = rds_node_name_address(RDS_NODE_NAME_STANDIN, name, &sun);
 	os_bind(standin, (struct sockaddr *)&sun, len);
 }
 
@@ -65,7 +64,7 @@ bool rds_node_name_read(int fd, struct rds_procid *name)
 	unsigned i;
 
 	if (os_getsockname(fd, (struct sockaddr *)&sun, &len) || sun.sun_family != AF_UNIX || len != NAME_LEN ||
-	    sun.sun_path[0] || memcmp(sun.sun_path + 1, RDS_SHARE_PREFIX, PREFIX_LEN))
+	    sun.sun_path[0] || memcmp(sun.sun_path + 1, RDS_NODE_NAME_STANDIN, PREFIX_LEN))
 		return false;
 	for (i = 0; i < RDS_PROCID_LEN; i++) {
 		int high = hex_digit_value(from[2 * i]), low = hex_digit_value(from[2 * i + 1]);
@@ -81,7 +80,7 @@ bool rds_node_name_read(int fd, struct rds_procid *name)
 bool rds_node_name_is_peer(int pair, const struct rds_procid *name)
 {
 	struct sockaddr_un want, is;
-	socklen_t len = sizeof(is), n = rds_node_name_address(RDS_SHARE_PREFIX, name, &want);
+	socklen_t len = sizeof(is), n = rds_node_name_address(RDS_NODE_NAME_STANDIN, name, &want);
 
 	return os_syscall(SYS_getpeername, pair, (long)&is, (long)&len, 0, 0, 0) == 0 && len == n &&
 	       memcmp(&is, &want, n) == 0;
@@ -96,7 +95,7 @@ bool rds_node_name_exists(const struct rds_procid *name)
 
 	if (fd < 0)
 		return true;
-	len = rds_node_name_address(RDS_SHARE_PREFIX, name, &sun);
+	len = rds_node_name_address(RDS_NODE_NAME_STANDIN, name, &sun);
 	err = os_bind(fd, (struct sockaddr *)&sun, len);
 	os_close(fd);
 	return err != 0;

@@ -24,7 +24,6 @@
 
 #include "engine/abi/revisions.h"
 #include "engine/rdma/op_device.h"
-#include "engine/node/socket_name.h"
 #include "engine/socket/socket.h"
 #include "engine/sys/uaccess.h"
 #include "engine/abi/user_copy.h"
@@ -189,7 +188,7 @@ int rds_mr_get(struct rds_sock *sk, const struct rds_mr_request *req, uint64_t *
 	return 0;
 }
 
-static bool mr_region_plausible(const struct rds_share_region *r)
+static bool mr_region_plausible(const struct rds_mr_region *r)
 {
 	return r->rkey >= RDS_RKEY_LEAST && !(r->base & (PAGE - 1)) && r->len && !(r->len & (PAGE - 1)) &&
 	       r->len / PAGE <= RDS_MR_PAGES && r->base <= UINT64_MAX - r->len && !(r->flags & RDS_RDMA_USE_ONCE);
@@ -202,7 +201,7 @@ static bool mr_region_same(const struct rds_mr *a, const struct rds_mr *b)
 	       (a->memory ? b->memory && rds_foreign_memory_same(a->memory, b->memory) : !b->memory);
 }
 
-int rds_mr_restore(struct rds_sock *sk, const struct rds_share_region *region, struct rds_foreign_memory *memory)
+int rds_mr_restore(struct rds_sock *sk, const struct rds_mr_region *region, struct rds_foreign_memory *memory)
 {
 	struct rds_mr *mr, *there;
 	int err = 0;

@@ -56,13 +56,17 @@ int rds_mr_free(struct rds_sock *sk, uint64_t cookie);
  * the address space.
  */
 void rds_mr_pages(const struct rds_mr_request *req, uint64_t *base, uint64_t *len);
+/* A region as another process that has the socket reports it; part of share's protocol. */
+struct rds_mr_region {
+	uint32_t rkey, reserved;
+	uint64_t base, len, flags;
+};
 /*
  * Restores a region that another owner of the socket has made, under the same key, in `memory`
  * (NULL: this process's).  -EEXIST: the key belongs to another region here.  -EINVAL.  -ENOMEM.
  * -EBADF: the socket was closed meanwhile.
  */
-struct rds_share_region;
-int rds_mr_restore(struct rds_sock *sk, const struct rds_share_region *region, struct rds_foreign_memory *memory);
+int rds_mr_restore(struct rds_sock *sk, const struct rds_mr_region *region, struct rds_foreign_memory *memory);
 /* rx held for these four. */
 struct rds_mr *rds_mr_find(uint32_t rkey);
 bool rds_mr_owned(const struct rds_sock *sk, uint32_t rkey);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * borrower.h - calls on a socket whose engine is in another process: the borrower's side of
- * node/socket_name.h.
+ * protocol.h.
  *
  * A borrower needs no engine of its own.  The functions are those of rds.h with the descriptor
  * instead of the socket: same results (0, a count, -errno), same rules about the program's

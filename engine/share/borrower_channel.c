@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * borrower_channel.c - channels to the owners of borrowed sockets (node/socket_name.h), and how a
+ * borrower_channel.c - channels to the owners of borrowed sockets (protocol.h), and how a
  * call goes over a channel.
  *
  * A channel serves one call at a time.  A thread takes an idle channel (borrower_pool.c), or makes

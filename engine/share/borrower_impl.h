@@ -13,13 +13,13 @@
 
 #include "engine/share/borrower.h"
 #include "engine/abi/rdma_args.h"
-#include "engine/node/socket_name.h"
+#include "engine/share/protocol.h"
 
 /* A region that this process has opened. */
 struct borrower_region {
 	uint64_t inode;
 	uint32_t owner_id; /* the owner that knows of the region */
-	struct rds_share_region region;
+	struct rds_mr_region region;
 };
 
 /* One channel, and the memory for one packet. */

@@ -139,9 +139,9 @@ void borrower_region_add(const struct borrower_channel *s, uint32_t rkey, const 
 		borrower_region_keep(&r);
 }
 
-static struct rds_share_region region_from_entry(const struct region_entry *e)
+static struct rds_mr_region region_from_entry(const struct region_entry *e)
 {
-	return (struct rds_share_region){.rkey = e->rkey, .base = e->base, .len = e->len, .flags = e->flags};
+	return (struct rds_mr_region){.rkey = e->rkey, .base = e->base, .len = e->len, .flags = e->flags};
 }
 
 /* Its word, or 0: it is no region of that socket with that key.  rkey 0: any key. */
@@ -207,7 +207,7 @@ void rds_borrower_regions_forget(void)
 /* ---- a new owner ---- */
 
 /* Collects regions that the owner does not know of, from *at on. */
-static unsigned regions_collect_due(const struct borrower_channel *s, unsigned *at, struct rds_share_region *due)
+static unsigned regions_collect_due(const struct borrower_channel *s, unsigned *at, struct rds_mr_region *due)
 {
 	struct region_entry *e;
 	unsigned n = 0;
@@ -222,7 +222,7 @@ static unsigned regions_collect_due(const struct borrower_channel *s, unsigned *
 	return n;
 }
 
-static void regions_mark_sent(const struct borrower_channel *s, const struct rds_share_region *due, unsigned n)
+static void regions_mark_sent(const struct borrower_channel *s, const struct rds_mr_region *due, unsigned n)
 {
 	struct region_entry *e;
 	unsigned at = 0, i;
@@ -276,7 +276,7 @@ static int region_free_again(int fd, struct borrower_channel *s, struct borrower
 
 /* Another thread may report the same regions: the owner takes the first report. */
 static int regions_send_some(int fd, struct borrower_channel *s, struct borrower_call *c,
-			     const struct rds_share_region *due, unsigned n)
+			     const struct rds_mr_region *due, unsigned n)
 {
 	struct iovec iov = {(void *)(uintptr_t)due, n * sizeof(*due)};
 	struct borrower_call ask = {
@@ -305,7 +305,7 @@ static int regions_send_some(int fd, struct borrower_channel *s, struct borrower
 
 int borrower_regions_send(int fd, struct borrower_channel *s, struct borrower_call *c)
 {
-	struct rds_share_region due[TOLD];
+	struct rds_mr_region due[TOLD];
 	unsigned now = atomic_load(&generation), n, at = 0;
 	int err = 0;
 
@@ -322,7 +322,7 @@ int borrower_regions_send(int fd, struct borrower_channel *s, struct borrower_ca
 
 void rds_borrower_regions_to_socket(struct rds_sock *sk, bool all_there)
 {
-	struct rds_share_region region;
+	struct rds_mr_region region;
 	struct region_entry *e;
 	unsigned at = 0;
 

@@ -3,12 +3,12 @@
  * handoff.h - how a socket moves from its owner to another process.
  *
  * An owner that ends parks its sockets (handoff_out.c). A borrower takes a parked socket over and
- * becomes its owner (handoff_in.c). The parked packet and its file: node/socket_name.h.
+ * becomes its owner (handoff_in.c). The parked packet and its file: protocol.h.
  */
 #ifndef ENGINE_SHARE_HANDOFF_H
 #define ENGINE_SHARE_HANDOFF_H
 
-#include "engine/node/socket_name.h"
+#include "engine/share/protocol.h"
 #include "engine/socket/socket.h"
 
 /* ---- handoff_state.c ---- */

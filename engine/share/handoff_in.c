@@ -2,7 +2,7 @@
 /*
  * handoff_in.c - a borrower takes a socket over and becomes its owner.
  *
- * It takes the parked packet that the last owner left in the stand-in (node/socket_name.h). If the
+ * It takes the parked packet that the last owner left in the stand-in (protocol.h). If the
  * last owner was killed, it uses the standby that it has kept (lease.h). From that it makes a
  * socket in this process's engine.
  *
@@ -15,6 +15,7 @@
  * values end the socket, not the process.
  */
 #include "engine/share/handoff.h"
+#include "engine/node/socket_name.h"
 
 #include <stdlib.h>
 #include <string.h>

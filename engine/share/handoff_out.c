@@ -2,7 +2,7 @@
 /*
  * handoff_out.c - a process that ends (exit, _exit, exec) hands off the sockets that it owns.
  *
- * Sockets that other processes still have are parked (node/socket_name.h). In this order, for all
+ * Sockets that other processes still have are parked (protocol.h). In this order, for all
  * sockets together:
  *   1. The sockets are not open any more: calls on them fail.
  *   2. The process waits until the peers have accepted what the sockets have sent, or until other

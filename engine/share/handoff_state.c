@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * handoff_state.c - a parked socket in the stand-in (node/socket_name.h): the file with state and
+ * handoff_state.c - a parked socket in the stand-in (protocol.h): the file with state and
  * queues, and the packet with the descriptors.
  *
  * Peeking changes nothing, and lets only those descriptors into the table that the caller asks for.

@@ -28,6 +28,7 @@
 #include <sys/un.h>
 
 #include "engine/share/handoff.h"
+#include "engine/node/socket_name.h"
 #include "engine/sys/patience.h"
 
 void (*rds_hook_handed_off)(struct rds_sock *sk);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * lease.h - a socket outlives an owner that is killed: what the owner keeps ready (lease.c), and
- * what each borrower keeps (standby.c). The rest of sharing: node/socket_name.h.
+ * what each borrower keeps (standby.c). The rest of sharing: protocol.h.
  *
  * The *lease* is the socket's state on a page of memory of its own, a file without a name. The
  * owner writes there what calls change, and has a record lock on the file. The process with the

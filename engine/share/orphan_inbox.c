@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * orphan_inbox.c - the mailbox, for messages to a socket that no process owns (node/socket_name.h).
+ * orphan_inbox.c - the mailbox, for messages to a socket that no process owns (protocol.h).
  *
  * A process that ends puts the messages that it still has for such a socket into the mailbox. The
  * next owner takes them out.
@@ -60,7 +60,7 @@ static int mailbox_socket(const struct rds_procid *name, bool listens)
 {
 	int fd = os_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err;
 	struct sockaddr_un sun;
-	socklen_t len = rds_node_name_address(RDS_SHARE_MAILBOX, name, &sun);
+	socklen_t len = rds_node_name_address(RDS_NODE_NAME_MAILBOX, name, &sun);
 
 	if (fd < 0)
 		return fd;

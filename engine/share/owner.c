@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * owner.c - the owner of shared sockets: its channels, and calls that sleep (node/socket_name.h).
+ * owner.c - the owner of shared sockets: its channels, and calls that sleep (protocol.h).
  *
  * Helper thread only, apart from rds_owner_wake().
  *

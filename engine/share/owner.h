@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * owner.h - the owner's side of a shared socket (node/socket_name.h).
+ * owner.h - the owner's side of a shared socket (protocol.h).
  *
  * All of it belongs to the helper thread and needs no lock.  Other threads may call
  * rds_owner_wake(), rds_owner_look_later() and rds_owner_call_waits() only.
@@ -10,7 +10,7 @@
 
 #include "engine/abi/foreign_memory.h"
 #include "engine/conn/incoming.h"
-#include "engine/node/socket_name.h"
+#include "engine/share/protocol.h"
 #include "engine/socket/socket.h"
 
 struct rds_owner_channel {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * owner_attach.c - how a process that has got a descriptor of a socket becomes a borrower of it
- * (node/socket_name.h): the owner reads its attach request off our end of the stand-in's pair, and
+ * (protocol.h): the owner reads its attach request off our end of the stand-in's pair, and
  * answers with the descriptors with which the borrower can take over.
  *
  * Helper thread only, apart from rds_owner_look_later() and rds_owner_call_waits().
@@ -23,6 +23,7 @@
 #include <sys/syscall.h>
 
 #include "engine/share/owner.h"
+#include "engine/node/socket_name.h"
 #include "engine/sys/patience.h"
 #include "engine/share/lease.h"
 #include "engine/progress/progress.h"

@@ -314,7 +314,7 @@ static void serve_watch(struct rds_owner *c, const struct rds_owner_request *cal
 /* Regions that the borrower opened while the socket had an earlier owner. */
 static void serve_regions(struct rds_owner *c, const struct rds_owner_request *call, struct rds_owner_reply *r)
 {
-	struct rds_share_region region;
+	struct rds_mr_region region;
 	size_t at;
 
 	if (!call->memory) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * owner_request.c - a borrower's request (node/socket_name.h) as it came in a packet: it is
+ * owner_request.c - a borrower's request (protocol.h) as it came in a packet: it is
  * checked, and copied to memory where it can be kept while the call sleeps.
  *
  * A borrower is another program, and may send anything: an implausible packet is refused as a
@@ -9,7 +9,7 @@
  * Must not know channels or sockets.
  */
 #include "engine/share/owner.h"
-#include "engine/node/socket_name.h"
+#include "engine/share/protocol.h"
 
 #include <stdlib.h>
 #include <string.h>

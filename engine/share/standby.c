@@ -21,6 +21,7 @@
 #include <sys/mman.h>
 
 #include "engine/share/borrower.h"
+#include "engine/node/socket_name.h"
 #include "engine/share/standby.h"
 #include "engine/sys/log.h"
 #include "engine/rds.h"

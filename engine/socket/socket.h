@@ -131,7 +131,7 @@ struct rds_sock {
 	struct rds_sock_zcopy *zhead, **ztail;
 	/* RDMA (rx): regions, and reports of operations for the program */
 	struct rds_mr *regions;
-	/* another process has freed a region of it (node/socket_name.h) */
+	/* another process has freed a region of it (share/protocol.h) */
 	_Atomic bool region_freed_by_other;
 	/* id of this process as the owner (helper); 0: none yet */
 	uint32_t owner_id;

@@ -80,7 +80,7 @@ static void standin_lower_out(struct rds_sock *sk, int fd)
 	os_setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
 	/*
 	 * No more than needed: messages of a process that shares the socket have to get through
-	 * (node/socket_name.h).
+	 * (share/protocol.h).
 	 */
 	while (most-- && os_poll(&p, 1, 0) > 0 && os_send(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1)
 		;

@@ -22,7 +22,7 @@ static struct borrower_channel slot;
 static pthread_mutex_t did_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
 	unsigned asked, regions, memory, again, freed;
-	struct rds_share_region last;
+	struct rds_mr_region last;
 	int memory_err, ask_err, again_err;
 	uint32_t free_in_again; /* freed while it is looked at, as by a signal handler */
 	uint32_t free_in_ask;	/* freed while the carrier is told of it, as by another thread */
@@ -52,7 +52,7 @@ static void freed(const struct borrower_call *c)
 
 static void told_of(const struct borrower_call *c)
 {
-	const struct rds_share_region *r = c->data->iov_base;
+	const struct rds_mr_region *r = c->data->iov_base;
 	struct borrower_region was;
 
 	ck_assert_int_eq(c->q.op, RDS_SHARE_REGIONS);
@@ -81,9 +81,9 @@ int __wrap_borrower_channel_ask(int fd, struct borrower_channel *s, struct borro
 	return err;
 }
 
-int __wrap_rds_mr_restore(struct rds_sock *sk, const struct rds_share_region *region,
+int __wrap_rds_mr_restore(struct rds_sock *sk, const struct rds_mr_region *region,
 			  struct rds_foreign_memory *memory);
-int __wrap_rds_mr_restore(struct rds_sock *sk, const struct rds_share_region *region, struct rds_foreign_memory *memory)
+int __wrap_rds_mr_restore(struct rds_sock *sk, const struct rds_mr_region *region, struct rds_foreign_memory *memory)
 {
 	struct borrower_region was;
 

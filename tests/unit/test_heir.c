@@ -14,6 +14,7 @@
 
 #include "engine/share/borrower.h"
 #include "engine/sys/os.h"
+#include "engine/node/socket_name.h"
 #include "engine/share/lease.h"
 #include "tests/mock/clock.h"
 #include "tests/unit/suite.h"

@@ -13,6 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "engine/node/socket_name.h"
 #include "engine/share/handoff.h"
 #include "engine/conn/incoming.h"
 #include "engine/calls/start.h"
@@ -39,7 +40,7 @@ static int dial(void)
 {
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct sockaddr_un sun;
-	socklen_t len = rds_node_name_address(RDS_SHARE_MAILBOX, &name, &sun);
+	socklen_t len = rds_node_name_address(RDS_NODE_NAME_MAILBOX, &name, &sun);
 
 	ck_assert_int_ge(fd, 0);
 	if (connect(fd, (struct sockaddr *)&sun, len)) {

@@ -14,6 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "engine/node/socket_name.h"
 #include "engine/share/owner.h"
 #include "engine/calls/info.h"
 #include "engine/share/memory_grant.h"
