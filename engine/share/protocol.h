@@ -206,7 +206,7 @@ struct rds_share_request {
 	uint8_t may_wait;
 	uint8_t has_name; /* RECV: a name is wanted; SEND, options: the pointer is not NULL */
 	uint32_t seq;
-	int32_t flags;				  /* msg flags */
+	int32_t flags; /* msg flags */
 	/* options; opt: also the error number, the edge flag */
 	int32_t level, opt;
 	uint64_t arg;				  /* ioctl: the request; options: the length */
@@ -214,7 +214,7 @@ struct rds_share_request {
 	/* bytes in the memfd that comes with it, instead of data */
 	uint32_t big;
 	uint32_t room, control_room; /* for the reply */
-	uint64_t total; /* SEND: length of the message if its bytes are not here (far too long) */
+	uint64_t total;		     /* SEND: length of the message if its bytes are not here (far too long) */
 	/*
 	 * A call that names memory (struct rds_caller in abi/foreign_memory.h). fault, of RECV: the
 	 * place for control messages is not mapped.

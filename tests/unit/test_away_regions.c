@@ -81,8 +81,7 @@ int __wrap_borrower_channel_ask(int fd, struct borrower_channel *s, struct borro
 	return err;
 }
 
-int __wrap_rds_mr_restore(struct rds_sock *sk, const struct rds_mr_region *region,
-			  struct rds_foreign_memory *memory);
+int __wrap_rds_mr_restore(struct rds_sock *sk, const struct rds_mr_region *region, struct rds_foreign_memory *memory);
 int __wrap_rds_mr_restore(struct rds_sock *sk, const struct rds_mr_region *region, struct rds_foreign_memory *memory)
 {
 	struct borrower_region was;
