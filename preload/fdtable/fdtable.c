@@ -126,34 +126,6 @@ void rds_fds_init(void)
 	rds_hook_left = call_ref_left;
 }
 
-/* ---- a forked child ---- */
-
-void rds_fds_fork_child(void)
-{
-	rds_borrower_forget(); /* it looks up which sockets have numbers */
-	for (unsigned c = 0; c < FDS_CHUNKS; c++) {
-		struct fds_chunk *chunk = atomic_load_explicit(&rds_fds_root[c], memory_order_acquire);
-
-		for (unsigned i = 0; chunk && i < FDS_CHUNK; i++) {
-			uintptr_t word = atomic_load_explicit(&chunk->word[i], memory_order_relaxed);
-
-			/*
-			 * The parent's engine feeds the parent's epoll sets, as long as the parent
-			 * lives.
-			 */
-			if (word && !rds_fds_word_is_epoll(word))
-				atomic_store_explicit(&chunk->word[i], FDS_BORROWED, memory_order_relaxed);
-		}
-	}
-	rds_fds_claim();
-	rds_fds_exec_reset();
-	atomic_store(&rds_fds_sharing_clones, 0);
-	rds_fds_call_refs.n = 0; /* references on the parent's sockets */
-	reentry_state =
-		(struct reentry_state){.late_handlers = reentry_state.late_handlers, .async = reentry_state.async};
-	rds_engine_fork_child();
-}
-
 /* ---- looking up ---- */
 
 static int fds_add(int fd, struct rds_sock *sk);

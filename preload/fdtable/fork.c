@@ -3,10 +3,14 @@
  * fork.c - fork handlers, and what is set up once before the first RDS socket.
  *
  * A forked child has a copy of the memory, but neither the threads nor a right to the connections.
- * Its fork handler turns all RDS sockets into borrowed ones and forgets the engine. The next
- * socket() starts a fresh engine. A child that no handler sees (_Fork, clone) notices it at its
- * first call on an RDS number. A child that shares the memory (vfork) must not change anything in
- * it (rds_fds_is_ours).
+ * rds_fds_fork_child() puts it in order: all RDS sockets become borrowed ones, and the engine is
+ * forgotten (rds_engine_fork_child()). The child's next call on such a socket asks the parent, and
+ * its next socket() starts a fresh engine.
+ *
+ * The fork handler calls that function. A child that no handler sees (_Fork, clone) calls it from
+ * its first call on an RDS number, where rds_fds_is_ours() notices that the table is the parent's
+ * (table_process.c). A child that shares the memory (vfork) must not change anything in it; that
+ * question tells it, too.
  */
 #include "preload/fdtable/fdtable.h"
 
@@ -33,6 +37,34 @@ static void fork_end(void)
 	reentry_call_end();
 	forking.prepared = false;
 	os_signals_release(&forking.signals);
+}
+
+/* Not epoll sets: the parent's engine feeds the parent's, as long as the parent lives. */
+static void fork_borrow_all(void)
+{
+	for (unsigned c = 0; c < FDS_CHUNKS; c++) {
+		struct fds_chunk *chunk = atomic_load_explicit(&rds_fds_root[c], memory_order_acquire);
+
+		for (unsigned i = 0; chunk && i < FDS_CHUNK; i++) {
+			uintptr_t word = atomic_load_explicit(&chunk->word[i], memory_order_relaxed);
+
+			if (word && !rds_fds_word_is_epoll(word))
+				atomic_store_explicit(&chunk->word[i], FDS_BORROWED, memory_order_relaxed);
+		}
+	}
+}
+
+void rds_fds_fork_child(void)
+{
+	rds_borrower_forget(); /* it looks up which sockets have numbers */
+	fork_borrow_all();
+	rds_fds_claim();
+	rds_fds_exec_reset();
+	atomic_store(&rds_fds_sharing_clones, 0);
+	rds_fds_call_refs.n = 0; /* references on the parent's sockets */
+	reentry_state =
+		(struct reentry_state){.late_handlers = reentry_state.late_handlers, .async = reentry_state.async};
+	rds_engine_fork_child();
 }
 
 static void fork_child(void)
