@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * owner.c - the owner of shared sockets: its channels, and calls that sleep (protocol.h).
+ * owner.c - the owner of shared sockets: its channels, and the requests on them (protocol.h).
  *
- * Helper thread only, apart from rds_owner_wake().
+ * Helper thread only.
  *
  * Invariants: a socket whose borrowers poll it is watched, so the stand-in shows every borrower the
  * true readiness.  The owner keeps its copy of the stand-in exactly as long as a borrower is
- * attached.  A call that sleeps is marked (sk->proxy_sleeps) before it is tried for the last time,
- * so that the event which it waits for finds the mark.  Calls of one kind are served in the order
- * in which they came.
+ * attached.
  *
  * A borrower is another program: it may be stopped, killed, or send nonsense.  The owner never
  * waits for a borrower.  It closes a channel that does not take its reply or sends an invalid
  * packet.
  *
- * Must not know what calls do (owner_call.c), what they look like in a packet (owner_request.c),
- * nor how borrowers attach (owner_attach.c).
+ * Must not know what calls do (owner_call.c), what they look like in a packet (owner_request.c), how
+ * long they sleep (owner_sleep.c), nor how borrowers attach (owner_attach.c).
  */
 #include "engine/share/owner.h"
 
@@ -30,8 +28,7 @@
 #include "engine/calls/close.h"
 
 static struct rds_owner *owned_sockets; /* all shared sockets that have borrowers */
-static _Atomic bool due;		/* calls that sleep are to be tried again */
-static char *packet;			/* the packet being read: one helper reads one at a time */
+static char *packet; /* the packet being read: one helper reads one at a time */
 
 /* ---- replies ---- */
 
@@ -74,17 +71,12 @@ static int owner_channel_send(struct rds_owner_channel *h, struct iovec *iov, un
 	return sent < 0 ? (int)sent : 0;
 }
 
-static int owner_channel_say_value(struct rds_owner_channel *h, enum rds_share_kind kind, uint32_t seq, int64_t result)
+int rds_owner_channel_say(struct rds_owner_channel *h, enum rds_share_kind kind, uint32_t seq, int64_t value)
 {
-	struct rds_share_reply a = {.magic = RDS_SHARE_MAGIC, .kind = (uint16_t)kind, .seq = seq, .result = result};
+	struct rds_share_reply a = {.magic = RDS_SHARE_MAGIC, .kind = (uint16_t)kind, .seq = seq, .result = value};
 	struct iovec iov = {&a, sizeof(a)};
 
 	return owner_channel_send(h, &iov, 1, -1);
-}
-
-static int owner_channel_say(struct rds_owner_channel *h, enum rds_share_kind kind, uint32_t seq)
-{
-	return owner_channel_say_value(h, kind, seq, 0);
 }
 
 /*
@@ -100,12 +92,11 @@ static bool request_is_withdrawn(struct rds_owner_channel *h, const struct rds_o
 	*more = os_poll(&p, 1, 0) > 0;
 	gone = *more && p.revents & (POLLRDHUP | POLLHUP | POLLERR) && call->req.op != RDS_SHARE_PUT_BACK;
 	if (gone)
-		owner_channel_say(h, RDS_SHARE_RETRY, call->req.seq);
+		rds_owner_channel_say(h, RDS_SHARE_RETRY, call->req.seq, 0);
 	return gone;
 }
 
-/* 0, or -errno: then nothing was sent, and the caller still has the message. */
-static int owner_send_reply(struct rds_owner_channel *h, uint32_t seq, struct rds_owner_reply *r)
+int rds_owner_send_reply(struct rds_owner_channel *h, uint32_t seq, struct rds_owner_reply *r)
 {
 	struct iovec iov[4] = {{&r->a, sizeof(r->a)},
 			       {r->name, r->a.name_len},
@@ -131,11 +122,11 @@ static int owner_send_reply(struct rds_owner_channel *h, uint32_t seq, struct rd
 	return err;
 }
 
-static int owner_send_result(struct rds_owner_channel *h, uint32_t seq, int64_t result)
+int rds_owner_send_result(struct rds_owner_channel *h, uint32_t seq, int64_t result)
 {
 	struct rds_owner_reply r = {.a = {.result = result}};
 
-	return owner_send_reply(h, seq, &r);
+	return rds_owner_send_reply(h, seq, &r);
 }
 
 /* ---- detaching ---- */
@@ -155,32 +146,6 @@ static void owner_settle_unread(struct rds_owner_channel *h, bool read)
 	rx_lock();
 	rds_inc_free(inc);
 	rx_unlock();
-}
-
-static void owner_end_wait(struct rds_owner_channel *h)
-{
-	struct rds_owner *c = h->owner;
-	struct rds_owner_channel **p;
-
-	if (!h->call)
-		return;
-	for (p = &c->waiting; *p && *p != h; p = &(*p)->wait_next)
-		;
-	if (*p)
-		*p = h->wait_next;
-	for (p = &c->waiting; *p; p = &(*p)->wait_next)
-		;
-	c->waiting_tail = p;
-	rds_timer_cancel(&h->timer);
-	if (h->call->req.op == RDS_SHARE_SEND) {
-		rx_lock();
-		c->sk->cong_blocked--;
-		rx_unlock();
-	}
-	rds_owner_request_free(h->call);
-	h->call = NULL;
-	h->used = os_now_ns();
-	atomic_store(&c->sk->proxy_sleeps, c->waiting != NULL);
 }
 
 void rds_owner_end(struct rds_owner *c)
@@ -203,7 +168,7 @@ static void owner_detach_channel(struct rds_owner_channel *h, bool read)
 	struct rds_owner *c = h->owner;
 	struct rds_owner_channel **p;
 
-	owner_end_wait(h);
+	rds_owner_sleep_end(h);
 	owner_settle_unread(h, read);
 	for (p = &c->holders; *p != h; p = &(*p)->next)
 		;
@@ -219,56 +184,7 @@ static void owner_detach_channel(struct rds_owner_channel *h, bool read)
 
 /* ---- requests ---- */
 
-/* The time of a barrier is over before its mark is reached: the reply says how far that is. */
-static void owner_end_barrier(struct rds_owner_channel *h)
-{
-	struct rds_owner_reply r;
-	bool gone;
-
-	if (atomic_load(&h->owner->sk->handing_off)) {
-		rds_owner_wake(); /* the next round tells the borrower to ask the next owner */
-		return;
-	}
-	rds_owner_serve(h->owner, h->call, &r);
-	gone = owner_channel_say(h, RDS_SHARE_READY, h->seq) || owner_send_reply(h, h->seq, &r);
-	rds_owner_reply_free(&r);
-	if (gone)
-		owner_detach_channel(h, true);
-	else
-		owner_end_wait(h);
-}
-
-static void owner_call_expired(struct rds_timer *tm)
-{
-	struct rds_owner_channel *h = container_of(tm, struct rds_owner_channel, timer);
-
-	if (!h->call)
-		return;
-	if (h->call->req.op == RDS_SHARE_BARRIER) {
-		owner_end_barrier(h);
-		return;
-	}
-	owner_end_wait(h);
-	if (owner_channel_say(h, RDS_SHARE_READY, h->seq) || owner_send_result(h, h->seq, -ETIMEDOUT))
-		owner_detach_channel(h, true);
-}
-
-static uint64_t owner_call_timeout(const struct rds_owner_channel *h, const struct rds_owner_request *call)
-{
-	const struct rds_sock *sk = h->owner->sk;
-
-	if (h->congested)
-		return RDS_NO_TIMEOUT;
-	return atomic_load(call->req.op == RDS_SHARE_SEND ? &sk->sndtimeo_ns : &sk->rcvtimeo_ns);
-}
-
-static int owner_channel_say_wait(struct rds_owner_channel *h, const struct rds_owner_request *call)
-{
-	return owner_channel_say_value(h, RDS_SHARE_WAIT, call->req.seq, (int64_t)owner_call_timeout(h, call));
-}
-
-/* Tries the call.  True: it has been answered; *gone: that failed, and the channel is closed. */
-static bool owner_try_call(struct rds_owner_channel *h, const struct rds_owner_request *call, bool slept, bool *gone)
+bool rds_owner_try_call(struct rds_owner_channel *h, const struct rds_owner_request *call, bool slept, bool *gone)
 {
 	bool send = call->req.op == RDS_SHARE_SEND, more;
 	struct rds_owner_reply r;
@@ -280,7 +196,7 @@ static bool owner_try_call(struct rds_owner_channel *h, const struct rds_owner_r
 	 * be taken for one that has not.
 	 */
 	if (slept && send &&
-	    (owner_channel_say(h, RDS_SHARE_READY, call->req.seq) || request_is_withdrawn(h, call, &more))) {
+	    (rds_owner_channel_say(h, RDS_SHARE_READY, call->req.seq, 0) || request_is_withdrawn(h, call, &more))) {
 		*gone = true;
 		owner_detach_channel(h, false);
 		return true;
@@ -289,7 +205,7 @@ static bool owner_try_call(struct rds_owner_channel *h, const struct rds_owner_r
 	if (r.a.result == -EBADF && atomic_load(&h->owner->sk->handing_off)) {
 		/* The call was not made: the borrower asks the next owner. */
 		rds_owner_reply_free(&r);
-		owner_channel_say(h, RDS_SHARE_RETRY, call->req.seq);
+		rds_owner_channel_say(h, RDS_SHARE_RETRY, call->req.seq, 0);
 		*gone = true;
 		owner_detach_channel(h, true);
 		return true;
@@ -297,7 +213,7 @@ static bool owner_try_call(struct rds_owner_channel *h, const struct rds_owner_r
 	if (r.sleeps && call->req.may_wait) {
 		h->congested = r.a.result == -ENOBUFS;
 		rds_owner_reply_free(&r);
-		if (!slept || !send || !owner_channel_say_wait(h, call))
+		if (!slept || !send || !rds_owner_sleep_say(h, call))
 			return false;
 		*gone = true;
 		owner_detach_channel(h, true);
@@ -305,9 +221,9 @@ static bool owner_try_call(struct rds_owner_channel *h, const struct rds_owner_r
 	}
 	h->unread = r.taken;
 	if (slept && !send)
-		err = owner_channel_say(h, RDS_SHARE_READY, call->req.seq);
+		err = rds_owner_channel_say(h, RDS_SHARE_READY, call->req.seq, 0);
 	if (!err)
-		err = owner_send_reply(h, call->req.seq, &r);
+		err = rds_owner_send_reply(h, call->req.seq, &r);
 	r.taken = NULL;
 	rds_owner_reply_free(&r);
 	*gone = err != 0;
@@ -316,40 +232,6 @@ static bool owner_try_call(struct rds_owner_channel *h, const struct rds_owner_r
 	else if (h->unread)
 		rds_owner_reply_unread();
 	return true;
-}
-
-static void owner_arm_timer(struct rds_owner_channel *h)
-{
-	uint64_t timeo = owner_call_timeout(h, h->call);
-
-	if (timeo == RDS_NO_TIMEOUT)
-		rds_timer_cancel(&h->timer);
-	else if (!rds_timer_is_set(&h->timer))
-		rds_timer_set(&h->timer, os_now_ns() + timeo);
-}
-
-/* The call cannot be answered now: the borrower is told to sleep.  True: the channel is closed. */
-static bool owner_sleep_call(struct rds_owner_channel *h, struct rds_owner_request *call)
-{
-	h->seq = call->req.seq;
-	if (owner_channel_say_wait(h, call)) {
-		rds_owner_request_free(call);
-		owner_detach_channel(h, true);
-		return true;
-	}
-	h->call = call;
-	h->wait_next = NULL;
-	*h->owner->waiting_tail = h;
-	h->owner->waiting_tail = &h->wait_next;
-	owner_arm_timer(h);
-	if (call->req.op == RDS_SHARE_SEND) {
-		/* Whatever the send waits for: a congested port's updates have to wake it, too. */
-		rx_lock();
-		h->owner->sk->cong_blocked++;
-		rx_unlock();
-		rds_owner_wake(); /* an update may have come before the count */
-	}
-	return false;
 }
 
 /* True: the channel is closed. */
@@ -362,7 +244,7 @@ static bool owner_send_grant_address(struct rds_owner_channel *h, uint32_t seq)
 		h->token = door.token;
 		r.a.data_len = sizeof(door);
 	}
-	if (!owner_send_reply(h, seq, &r))
+	if (!rds_owner_send_reply(h, seq, &r))
 		return false;
 	owner_detach_channel(h, true);
 	return true;
@@ -396,7 +278,7 @@ static bool owner_can_send_lease(const struct rds_owner_channel *h)
 
 static void owner_send_retry(struct rds_owner_channel *h, uint32_t seq)
 {
-	owner_channel_say(h, RDS_SHARE_RETRY, seq);
+	rds_owner_channel_say(h, RDS_SHARE_RETRY, seq, 0);
 	owner_detach_channel(h, true);
 }
 
@@ -428,8 +310,8 @@ static bool owner_handle_request(struct rds_owner_channel *h, struct rds_owner_r
 		rds_owner_request_free(call);
 		if (!sleeps)
 			return false; /* answered already: reply and CANCEL have crossed */
-		owner_end_wait(h);
-		if (owner_channel_say(h, RDS_SHARE_READY, h->seq) || owner_send_result(h, h->seq, -EINTR)) {
+		rds_owner_sleep_end(h);
+		if (rds_owner_channel_say(h, RDS_SHARE_READY, h->seq, 0) || rds_owner_send_result(h, h->seq, -EINTR)) {
 			owner_detach_channel(h, true);
 			return true;
 		}
@@ -459,8 +341,8 @@ static bool owner_handle_request(struct rds_owner_channel *h, struct rds_owner_r
 	call->memory = rds_foreign_memory_get(h->memory);
 	call->pid = h->pid;
 	atomic_store(&sk->proxy_sleeps, true);
-	if (!owner_try_call(h, call, false, &gone))
-		return owner_sleep_call(h, call);
+	if (!rds_owner_try_call(h, call, false, &gone))
+		return rds_owner_sleep_begin(h, call);
 	rds_owner_request_free(call);
 	if (!gone)
 		atomic_store(&sk->proxy_sleeps, h->owner->waiting != NULL);
@@ -483,7 +365,7 @@ static void owner_channel_event(struct rds_helper_event *ev, uint32_t events)
 			return;
 		if (n <= 0) {
 			if (h->call)
-				owner_channel_say(h, RDS_SHARE_RETRY, h->seq);
+				rds_owner_channel_say(h, RDS_SHARE_RETRY, h->seq, 0);
 			owner_detach_channel(h, n != -ECONNRESET);
 			return;
 		}
@@ -504,7 +386,7 @@ static void owner_channel_event(struct rds_helper_event *ev, uint32_t events)
 	}
 }
 
-/* ---- for owner_attach.c ---- */
+/* ---- for owner_attach.c and owner_sleep.c ---- */
 
 struct rds_owner *rds_owner_find(const struct rds_sock *sk)
 {
@@ -537,52 +419,7 @@ bool rds_owner_list(struct rds_owner *c)
 void rds_owner_channel_init(struct rds_owner_channel *h)
 {
 	h->ev.fn = owner_channel_event;
-	h->timer.fn = owner_call_expired;
-}
-
-/* ---- calls that sleep ---- */
-
-void rds_owner_wake(void)
-{
-	if (!atomic_exchange(&due, true))
-		rds_helper_kick();
-}
-
-/* One message wakes one receiver: if one finds no message, those behind it need not try. */
-static void owner_try_waiting(struct rds_owner *c)
-{
-	bool nothing = false, gone;
-	struct rds_owner_channel *h, *next;
-
-	for (h = c->waiting; h; h = next) {
-		next = h->wait_next;
-		if (h->call->req.op == RDS_SHARE_RECV && nothing)
-			continue;
-		if (!owner_try_call(h, h->call, true, &gone)) {
-			owner_arm_timer(h);
-			nothing |= h->call->req.op == RDS_SHARE_RECV;
-			continue;
-		}
-		if (gone) {
-			rds_owner_wake(); /* c may be freed, too: the next round tries the others */
-			return;
-		}
-		owner_end_wait(h);
-	}
-}
-
-void rds_owner_round(void)
-{
-	struct rds_owner *c, *next;
-
-	if (likely(!atomic_load_explicit(&due, memory_order_relaxed)))
-		return;
-	atomic_store(&due, false);
-	for (c = owned_sockets; c; c = next) {
-		next = c->next;
-		if (c->waiting)
-			owner_try_waiting(c);
-	}
+	h->timer.fn = rds_owner_sleep_expired;
 }
 
 void rds_owner_forget(void)
@@ -591,5 +428,5 @@ void rds_owner_forget(void)
 	rds_owner_attach_forget();
 	owned_sockets = NULL;
 	packet = NULL;
-	atomic_store(&due, false);
+	rds_owner_sleep_forget();
 }

@@ -67,17 +67,39 @@ void rds_owner_request_free(struct rds_owner_request *call); /* NULL: nothing */
  * 0, -EPERM or -ENOMEM.
  */
 int rds_owner_memory_granted(uint64_t token, pid_t pid, int memory);
-/* owner.c, for owner_attach.c */
+/* owner.c, for owner_attach.c and owner_sleep.c */
 struct rds_owner *rds_owner_find(const struct rds_sock *sk); /* NULL: no borrower is attached */
 struct rds_owner *rds_owner_next(const struct rds_owner *c); /* of NULL: the first */
 /*
- * read: the borrower has read its last reply.  Not from an event: the helper may have further
- * events at hand, of the channel that ends here.
+ * read: the borrower has read its last reply.  Not from an event of another descriptor: the helper
+ * may have further events at hand, of the channel that ends here.
  */
 void rds_owner_channel_end(struct rds_owner_channel *h, bool read);
 bool rds_owner_list(struct rds_owner *c); /* false: no memory */
 void rds_owner_end(struct rds_owner *c);  /* it has no borrowers any more */
 void rds_owner_channel_init(struct rds_owner_channel *h);
+/* A packet that is this word and a value, to the borrower.  0 or -errno. */
+int rds_owner_channel_say(struct rds_owner_channel *h, enum rds_share_kind kind, uint32_t seq, int64_t value);
+struct rds_owner_reply;
+/* 0, or -errno: then nothing was sent, and the caller still has the message. */
+int rds_owner_send_reply(struct rds_owner_channel *h, uint32_t seq, struct rds_owner_reply *r);
+int rds_owner_send_result(struct rds_owner_channel *h, uint32_t seq, int64_t result);
+/* Tries the call.  True: it has been answered; *gone: that failed, and the channel is closed. */
+bool rds_owner_try_call(struct rds_owner_channel *h, const struct rds_owner_request *call, bool slept, bool *gone);
+
+/*
+ * owner_sleep.c.  begin: the call cannot be answered now, and the borrower is told to sleep; true:
+ * the channel is closed.  say: tells the borrower how long.  end: does nothing without such a call.
+ */
+bool rds_owner_sleep_begin(struct rds_owner_channel *h, struct rds_owner_request *call);
+int rds_owner_sleep_say(struct rds_owner_channel *h, const struct rds_owner_request *call);
+void rds_owner_sleep_end(struct rds_owner_channel *h);
+void rds_owner_sleep_expired(struct rds_timer *tm); /* of a channel */
+/* A message has arrived or has been sent: any thread, any lock held. */
+void rds_owner_wake(void);
+/* Tries the calls that sleep again. */
+void rds_owner_round(void);
+void rds_owner_sleep_forget(void);
 
 /* owner_attach.c: a reply with a message is unread in a channel from now on. */
 void rds_owner_reply_unread(void);
@@ -89,13 +111,8 @@ void rds_owner_look_later(struct rds_sock *sk);
 bool rds_owner_call_waits(struct rds_sock *sk);
 /* New leases have been made: borrowers without one are told to attach again. */
 void rds_owner_leases_made(void);
-/* Tries the calls that sleep again. */
-void rds_owner_round(void);
 void rds_owner_attach_forget(void);
 void rds_owner_forget(void); /* forked child */
-
-/* A message has arrived or has been sent: any thread, any lock held. */
-void rds_owner_wake(void);
 
 /*
  * owner_call.c: makes the call as if MSG_DONTWAIT were set.  `sleeps`: a call that may block would

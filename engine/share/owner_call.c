@@ -3,8 +3,8 @@
  * owner_call.c - the owner makes a borrower's call: the bytes in the request become pointers, the
  * results become a reply.
  *
- * Every call is made as if MSG_DONTWAIT were set.  r->sleeps tells owner.c that the call has to
- * sleep; owner.c makes it again later.  The borrower itself checks its program's pointers (EFAULT).
+ * Every call is made as if MSG_DONTWAIT were set.  r->sleeps says that the call has to sleep;
+ * owner_sleep.c makes it again later.  The borrower itself checks its program's pointers (EFAULT).
  * So pointers here are good, or NULL or NO_MEMORY where the program's were bad.  A message that the
  * borrower has not read comes back here.  Helper thread only.
  *

@@ -181,7 +181,7 @@ struct rds_sock {
 	_Atomic(struct rds_wait_node *) waiters;
 	_Atomic bool watched;
 	_Atomic bool watched_edge;
-	/* calls for other processes sleep for it (share/owner.c): tell the helper */
+	/* calls for other processes sleep for it (share/owner_sleep.c): tell the helper */
 	_Atomic bool proxy_sleeps;
 	/* a packet lies in the application's end / its send buffer is filled */
 	_Atomic bool shown_in, hidden_out;
