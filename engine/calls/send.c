@@ -222,7 +222,7 @@ static enum admit send_admit(struct send_call *c, struct rds_sock_dst *d, int *e
 	out->u.sport = out->hdr.sport = sk->laddr.port;
 	out->u.dport = out->hdr.dport = c->dst.port;
 	out->hdr.len = (uint32_t)out->len;
-	if (unlikely(sk->since))
+	if (unlikely(sk->owner_since))
 		out->hdr.flags = d->followed ? 0 : RDS_FLAG_NEW_OWNER;
 	with_ops = unlikely(c->rdma.ops);
 	if (unlikely(c->rdma.async)) {
@@ -254,7 +254,7 @@ static enum admit send_admit(struct send_call *c, struct rds_sock_dst *d, int *e
 		rds_sock_snd_sub(sk, 1, out->len);
 		return SENT;
 	}
-	if (unlikely(sk->since))
+	if (unlikely(sk->owner_since))
 		d->followed = true;
 	conn->room_sought = false;
 	rds_conn_count_sent(conn, out->len);

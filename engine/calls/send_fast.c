@@ -92,7 +92,7 @@ bool rds_call_send_fast(struct rds_sock *sk, const void *buf, size_t len, const 
 	 * have passed.
 	 */
 	if (likely(d->rawlen == RDS_DST_RAW4 && memcmp(d->raw, &name, RDS_DST_RAW4) == 0 && rds_route_dst_fresh(d) &&
-		   (!sk->since || d->followed))) {
+		   (!sk->owner_since || d->followed))) {
 		rds_lock(&d->conn->tx);
 		/* Checked again under conn->tx: the connection may have been removed meanwhile. */
 		sent = d->conn_gen == atomic_load_explicit(&rds_route_gen, memory_order_acquire) &&

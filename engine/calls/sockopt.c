@@ -73,7 +73,7 @@ static int set_cancel_sent_to(struct rds_sock *sk, const void *val, int len)
 	}
 	rds_conn_each(conn_cancel_sent_to, &c);
 	/* the message with RDS_FLAG_NEW_OWNER may have been cancelled, too */
-	if (unlikely(sk->since)) {
+	if (unlikely(sk->owner_since)) {
 		rds_lock(&sk->tx);
 		rds_sock_dst_slot(sk, c.dst.port)->followed = false;
 		rds_unlock(&sk->tx);

@@ -116,9 +116,9 @@ void rds_queue_answer_add(struct rds_conn *conn, struct rds_queue_item *q);
 #define RDS_FAILED_MAX 8
 #define RDS_REDIRECTS_MAX 16
 /*
- * A port that has moved to another process.  out: redirect that we send: messages of the peer to
+ * A port that has moved to another process.  redirects_out: that we send: messages of the peer to
  * that port, from message `seq` on, have to be sent again elsewhere.  It stays until the peer
- * acknowledges it.  in: a redirect that we received.
+ * acknowledges it.  redirects_in: that we received.
  */
 struct rds_conn_redirect {
 	uint64_t seq;
@@ -273,8 +273,8 @@ struct rds_conn {
 	uint16_t pongs[16]; /* ports whose pings are to be answered */
 	unsigned npongs;
 	/* Ports that have moved to another process of their host (port_moved.c; rx). */
-	struct rds_conn_redirect *out, in[RDS_REDIRECTS_MAX];
-	unsigned out_cap;
+	struct rds_conn_redirect *redirects_out, redirects_in[RDS_REDIRECTS_MAX];
+	unsigned redirects_out_cap;
 	_Atomic unsigned nredirects_out, nredirects_in;
 	/*
 	 * So many of the sockets that this process hands off have been announced to the peer
@@ -312,7 +312,12 @@ void rds_conn_forget(void);		     /* forked child */
 /* Refuse new connections over devices: the sockets are about to be handed off. */
 void rds_conn_refuse_new(bool refuse);
 extern struct rds_conn *rds_conn_list;	     /* control */
-/* changes whenever a connection is removed, which makes caches void (route.c) */
+/*
+ * Changes before a message may take another way than the last one to its port: a connection has
+ * ended, a port was found or has moved, an address has appeared, a hand-off was given up, or a
+ * failed message holds up later ones (rdma/async_send.c).  Cached routes are void then
+ * (rds_route_dst_fresh()).
+ */
 extern _Atomic uint64_t rds_route_gen;
 
 /* work.c */
@@ -473,7 +478,7 @@ static inline void rds_conn_hdr_fit(const struct rds_conn *conn, struct rds_hdr 
 	if (!sk || (conn->t->ops->caps & RDS_TCAP_REMOTE))
 		hdr->flags &= (uint8_t)~RDS_FLAG_NEW_OWNER;
 	else
-		hdr->ack = sk->since;
+		hdr->owner_since = sk->owner_since;
 }
 static inline void rds_conn_count_sent(struct rds_conn *conn, uint64_t len)
 {

@@ -5,7 +5,7 @@
  *
  * The states of a connection:
  *
- *  DOWN        made by the first send to that process, or by the peer's request.  A send starts it:
+ *  DOWN        made by the first send to that process, or by the peer's request.  A send starts it.
  *  CONNECTING  the helper asks the transport.  After a failure it waits a random time below a limit
  *              that doubles from reconnect_min to reconnect_max, and tries again, for ever: a peer
  *              that is alive will answer some day.  After a protocol error the limit is
@@ -79,8 +79,13 @@ struct rds_conn *rds_conn_find(enum rds_conn_kind kind, const struct rds_conn_id
 }
 
 /*
- * A process that listens on the remote transport, or is on another host, is reached by that
- * transport.
+ * Which transport a connection takes.  This is the only place that chooses.  It is asked once, when
+ * the connection is made: a process that ends and starts again has another id, and so a connection
+ * of its own.  The choice is made anew only where the peer asks for a connection:
+ * rds_conn_accept() takes the transport by which it asks.
+ *
+ * A process of another host is reached by the remote transport, and so is one of this host for
+ * which the route has named a port of that transport (port_owner_of() in route.c).
  */
 static struct rds_transport *conn_transport_for(enum rds_conn_kind kind, const struct rds_conn_id *id)
 {
@@ -543,7 +548,10 @@ struct rds_conn *rds_conn_accept(struct rds_transport *t, struct rds_ep *ep, con
 	rds_lock(&conn->tx);
 	conn->peer_asked = true;
 	rds_conn_history_attempt(conn);
-	/* the sides may prefer different transports: the first that comes up is used */
+	/*
+	 * The sides may prefer different transports (conn_transport_for()): the first that comes
+	 * up is used.
+	 */
 	conn->t = t;
 	atomic_store(&conn->state, RDS_CONN_CONNECTING);
 	rds_unlock(&conn->tx);

@@ -69,18 +69,19 @@ static bool port_has_moved(const struct rds_conn *conn, uint16_t port)
 /* rx held.  The list may move, so a thread with tx only must not read it. */
 static struct rds_conn_redirect *redirect_add(struct rds_conn *conn)
 {
-	unsigned n = atomic_load(&conn->nredirects_out), cap = conn->out_cap ? 2 * conn->out_cap : RDS_REDIRECTS_MAX;
+	unsigned cap = conn->redirects_out_cap ? 2 * conn->redirects_out_cap : RDS_REDIRECTS_MAX;
+	unsigned n = atomic_load(&conn->nredirects_out);
 	struct rds_conn_redirect *more;
 
-	if (n == conn->out_cap) {
-		more = realloc(conn->out, cap * sizeof(*more));
+	if (n == conn->redirects_out_cap) {
+		more = realloc(conn->redirects_out, cap * sizeof(*more));
 		if (!more)
 			return NULL;
-		conn->out = more;
-		conn->out_cap = cap;
+		conn->redirects_out = more;
+		conn->redirects_out_cap = cap;
 	}
 	atomic_store(&conn->nredirects_out, n + 1);
-	return &conn->out[n];
+	return &conn->redirects_out[n];
 }
 
 static bool redirects_are_full(const struct rds_conn *conn)
@@ -94,8 +95,9 @@ static struct rds_conn_redirect *redirect_covering(const struct rds_conn *conn, 
 	unsigned i;
 
 	for (i = 0; i < atomic_load(&conn->nredirects_out); i++)
-		if (!conn->out[i].acked && conn->out[i].port == port && conn->out[i].seq <= seq)
-			return &conn->out[i];
+		if (!conn->redirects_out[i].acked && conn->redirects_out[i].port == port &&
+		    conn->redirects_out[i].seq <= seq)
+			return &conn->redirects_out[i];
 	return NULL;
 }
 
@@ -112,7 +114,7 @@ unsigned rds_conn_redirect_owed(const struct rds_conn *conn)
 		return 0;
 	rx_lock();
 	for (i = 0; i < atomic_load(&conn->nredirects_out); i++)
-		n += conn->out[i].refused && !conn->out[i].acked;
+		n += conn->redirects_out[i].refused && !conn->redirects_out[i].acked;
 	rx_unlock();
 	return n;
 }
@@ -180,8 +182,9 @@ static void redirect_note_acked(struct rds_conn *conn, uint64_t seq, uint16_t po
 	unsigned i;
 
 	for (i = 0; i < atomic_load(&conn->nredirects_out); i++)
-		if (conn->out[i].said && conn->out[i].seq == seq && conn->out[i].port == port)
-			conn->out[i].acked = true;
+		if (conn->redirects_out[i].said && conn->redirects_out[i].seq == seq &&
+		    conn->redirects_out[i].port == port)
+			conn->redirects_out[i].acked = true;
 }
 
 enum rds_rx_verdict rds_conn_redirect_recv(struct rds_conn *conn, const struct rds_rx *rx)
@@ -197,7 +200,8 @@ enum rds_rx_verdict rds_conn_redirect_recv(struct rds_conn *conn, const struct r
 	}
 	if (n == RDS_REDIRECTS_MAX || redirects_are_full(conn))
 		return RDS_RX_LATER;
-	conn->in[n] = (struct rds_conn_redirect){.seq = be64toh(b.seq), .port = be16toh(b.port), .notice = rx->hdr.seq};
+	conn->redirects_in[n] =
+		(struct rds_conn_redirect){.seq = be64toh(b.seq), .port = be16toh(b.port), .notice = rx->hdr.seq};
 	atomic_store(&conn->nredirects_in, n + 1);
 	return RDS_RX_DONE;
 }
@@ -207,10 +211,11 @@ uint64_t rds_conn_redirect_limit(const struct rds_conn *conn, uint64_t last)
 	unsigned i, n = atomic_load(&conn->nredirects_out);
 
 	for (i = 0; i < n; i++)
-		if (!conn->out[i].acked && conn->out[i].refused && conn->out[i].refused <= last)
-			last = conn->out[i].refused - 1;
-	if (atomic_load(&conn->nredirects_in) && !conn->in[0].acked && conn->in[0].notice <= last)
-		last = conn->in[0].notice - 1;
+		if (!conn->redirects_out[i].acked && conn->redirects_out[i].refused &&
+		    conn->redirects_out[i].refused <= last)
+			last = conn->redirects_out[i].refused - 1;
+	if (atomic_load(&conn->nredirects_in) && !conn->redirects_in[0].acked && conn->redirects_in[0].notice <= last)
+		last = conn->redirects_in[0].notice - 1;
 	return last;
 }
 
@@ -252,9 +257,9 @@ static bool redirect_next_unsaid(struct rds_conn *conn, struct rds_conn_redirect
 
 	rx_lock();
 	for (; *at < atomic_load(&conn->nredirects_out) && !some; ++*at)
-		if (!conn->out[*at].said) {
-			conn->out[*at].said = some = true;
-			*m = conn->out[*at];
+		if (!conn->redirects_out[*at].said) {
+			conn->redirects_out[*at].said = some = true;
+			*m = conn->redirects_out[*at];
 		}
 	rx_unlock();
 	return some;
@@ -267,10 +272,10 @@ static void redirects_drop_acked(struct rds_conn *conn)
 
 	rx_lock();
 	for (n = 0; n < atomic_load(&conn->nredirects_out); n++)
-		if (!conn->out[n].acked)
+		if (!conn->redirects_out[n].acked)
 			break;
 	if (n)
-		redirects_remove(conn, conn->out, &conn->nredirects_out, n);
+		redirects_remove(conn, conn->redirects_out, &conn->nredirects_out, n);
 	rx_unlock();
 }
 
@@ -286,7 +291,7 @@ void rds_conn_redirect_send(struct rds_conn *conn)
 		if (!redirect_send_one(conn, &m, RDS_REDIRECT_BYTES))
 			continue;
 		rx_lock();
-		conn->out[at - 1].said = false; /* only a thread with tx removes entries */
+		conn->redirects_out[at - 1].said = false; /* only a thread with tx removes entries */
 		rx_unlock();
 		rds_timer_set(&conn->retry, os_now_ns() + AGAIN_NS);
 		break;
@@ -302,10 +307,10 @@ void rds_conn_redirect_send(struct rds_conn *conn)
 static void redirect_ack_in(struct rds_conn *conn, const struct rds_conn_redirect *m, bool done)
 {
 	rx_lock();
-	if (atomic_load(&conn->nredirects_in) && conn->in[0].notice == m->notice) {
-		conn->in[0].acked = true;
+	if (atomic_load(&conn->nredirects_in) && conn->redirects_in[0].notice == m->notice) {
+		conn->redirects_in[0].acked = true;
 		if (done)
-			redirects_remove(conn, conn->in, &conn->nredirects_in, 1);
+			redirects_remove(conn, conn->redirects_in, &conn->nredirects_in, 1);
 		else if (conn->ep)
 			conn->t->ops->ack(conn->ep, rds_conn_recv_taken(conn));
 	}
@@ -378,7 +383,7 @@ void rds_conn_redirect_run(struct rds_conn *conn)
 	for (;;) {
 		rx_lock();
 		some = atomic_load(&conn->nredirects_in) > 0;
-		m = conn->in[0];
+		m = conn->redirects_in[0];
 		rx_unlock();
 		if (!some)
 			return;

@@ -2,8 +2,9 @@
 /*
  * receive.c - messages from the wire go into sockets' queues (net/rds/recv.c).  rx held.
  *
- * A connection accepts each message once (sequence numbers outlive the connection's breaks), in
- * order, and acknowledges it whether a socket takes it or not.  Queues have no hard limit;
+ * A connection accepts each message of a peer that keeps to the protocol once and in order: its
+ * sequence numbers outlive the connection's breaks, and it flags what it sends again.  A message is
+ * acknowledged whether a socket takes it or not.  Queues have no hard limit;
  * congestion holds senders back (cong.c).  Must not take conn->tx: what has to be sent is left as
  * work (work.c).
  */
@@ -106,14 +107,19 @@ static bool receive_catch_up(const struct rds_hdr *hdr)
 {
 	uint64_t outer = receive_catching_up;
 
-	if (outer && hdr->ack > outer)
+	if (outer && hdr->owner_since > outer)
 		return false;
-	receive_catching_up = hdr->ack ? hdr->ack : 1;
+	receive_catching_up = hdr->owner_since ? hdr->owner_since : 1;
 	rds_transports_catch_up();
 	receive_catching_up = outer;
 	return true;
 }
 
+/*
+ * What is a duplicate is the kernel's rule (rds_recv_incoming() in net/rds/recv.c): a lower number,
+ * and the flag that it is sent again.  A lower number without the flag is of a peer that counts
+ * from 1 again because it has forgotten this connection: next_rx follows it back.
+ */
 enum rds_rx_verdict rds_conn_receive(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx)
 {
 	const struct rds_hdr *hdr = &rx->hdr;

@@ -18,7 +18,10 @@
  * A socket's messages to one address stay in order, also when the route changes.  The first sender
  * that learns the new route requeues the older messages onto it, then sends its own.  The route may
  * change at any time, and differ for each of them: a message to a port for which older messages
- * still wait goes behind these.  Must not know what a message contains, nor how an endpoint sends.
+ * still wait goes behind these.
+ *
+ * A route is a process.  Which transport leads to it is chosen in connection.c
+ * (conn_transport_for()).  Must not know what a message contains, nor how an endpoint sends.
  */
 #include "engine/conn/client.h"
 #include "engine/wire/port_set.h"

@@ -229,7 +229,7 @@ static int handoff_revive_socket(struct rds_sock *sk, const struct rds_share_sta
 	bool mine = false;
 
 	handoff_apply_state(sk, st);
-	sk->since = os_now_ns();
+	sk->owner_since = os_now_ns();
 	atomic_store(&sk->hidden_out, true); /* the last owner may have filled the send buffer */
 	rds_lock(&rds_lock_control);
 	rx_lock();

@@ -266,7 +266,7 @@ static void sock_init(struct rds_sock *sk, uint64_t inode)
 	memset(sk->dst, 0, sizeof(sk->dst));
 	atomic_store(&sk->snd, 0);
 	sk->handoff = NULL;
-	sk->since = 0;
+	sk->owner_since = 0;
 	sk->rx_head = NULL;
 	sk->rx_tail = &sk->rx_head;
 	sk->rcv_bytes = 0;

@@ -115,7 +115,7 @@ struct rds_sock {
 	 * when this process took the socket over (RDS_FLAG_NEW_OWNER), else 0; written before the
 	 * socket is listed
 	 */
-	uint64_t since;
+	uint64_t owner_since;
 	/* unsent messages that are handed off with it (share/handoff_unsent.c; control) */
 	struct rds_queue_item *handoff;
 

@@ -30,7 +30,7 @@ enum { RDS_FLAG_CONG_BITMAP = 1, RDS_FLAG_ACK_REQUIRED = 2, RDS_FLAG_RETRANSMITT
 /*
  * A flag of this library alone, never between hosts. The socket that sent this message belonged to
  * another process before, and messages of that process may still lie where it put them. These are
- * older than the time in `ack`, which is here the monotonic clock at the change of owner.
+ * older than owner_since, the monotonic clock at the change of owner, in the place of `ack`.
  */
 #define RDS_FLAG_NEW_OWNER 0x10
 /* A flag of this library alone: a piece of an RDMA operation or of its answer (op_header.h). */
@@ -64,7 +64,11 @@ _Static_assert(sizeof(struct rds_wire_hdr) == RDS_WIRE_HDR, "RDS 3.1 header is 4
 
 /* The same in host order. */
 struct rds_hdr {
-	uint64_t seq, ack;
+	uint64_t seq;
+	union {
+		uint64_t ack;
+		uint64_t owner_since; /* with RDS_FLAG_NEW_OWNER: when the socket changed its owner */
+	};
 	uint32_t len;
 	uint16_t sport, dport;
 	uint8_t flags, credit;

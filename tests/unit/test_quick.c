@@ -298,7 +298,7 @@ static void closed(void)
 }
 static void follows(void)
 {
-	sock.since = 1234;
+	sock.owner_since = 1234;
 }
 static void bad_bytes(void)
 {

@@ -341,7 +341,7 @@ START_TEST(cancel_of_what_follows)
 
 	ck_assert_int_eq(inet_pton(AF_INET, "10.99.0.77", &to.sin_addr), 1);
 	bind_to("127.0.0.1", 0);
-	sk->since = 1;
+	sk->owner_since = 1;
 	send_to(&to);
 	send_to(&to);
 	ck_waits((char[]){RDS_FLAG_NEW_OWNER, 0}, 2);
