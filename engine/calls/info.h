@@ -68,6 +68,11 @@ struct rds_info_list {
 
 bool rds_info_push(struct rds_info_list *list, const struct rds_info_rec *rec);
 
+/* info.c: RDS_INFO_* by getsockopt().  The size of one record, or -errno. */
+int rds_info_getsockopt(struct rds_sock *sk, int opt, void *val, socklen_t *len);
+/* RDS_STATS_GLOBAL; *len is known to be readable. */
+int rds_info_getsockopt_2006(void *val, socklen_t *len);
+
 /* info_local.c: appends the connections or messages of this process.  No lock held. */
 void rds_info_collect(enum rds_info_kind kind, struct rds_info_list *out);
 /*
@@ -95,6 +100,5 @@ struct rds_info_ask {
 struct rds_info_answer {
 	uint32_t magic, version, kind, rec_size, n;
 };
-
 
 #endif

@@ -8,6 +8,7 @@
  */
 #include "engine/calls/sockopt.h"
 
+#include "engine/calls/info.h"
 #include "engine/conn/conn.h"
 #include "engine/rdma/mr.h"
 #include "engine/rdma/rdma.h"

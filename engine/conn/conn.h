@@ -545,6 +545,21 @@ void rds_queue_reap_all(void);				     /* no lock held */
 /* no thread is in rds_queue_reap_all() now, this thread included */
 bool rds_queue_reap_is_free(void);
 
+/*
+ * Before a sleep for send space: ask every peer that owes acknowledgements.  No lock held.  True:
+ * some came.
+ */
+bool rds_queue_want_room_all(void);
+/*
+ * Before a thread sleeps, and after some looks in vain.  Asks busy peers for acknowledgements that
+ * were not worth a wake-up of their helpers at once (RDS_TCAP_PATIENT).  True: acknowledgements
+ * have come.
+ */
+bool rds_queue_ask_deferred(void);
+void rds_queue_looked_in_vain(void);
+/* tx held; true: rds_queue_ask_deferred() will ask */
+bool rds_queue_ask_later(struct rds_conn *conn);
+
 void rds_queue_append(struct rds_conn *conn, struct rds_queue_item *q);
 void rds_queue_item_free(struct rds_queue_item *q);
 /*
@@ -605,5 +620,9 @@ void rds_cong_publish(const struct rds_sock *sk); /* to rds-info */
 void rds_cong_clear_port(struct rds_sock *sk);
 void rds_cong_received(struct rds_conn *conn, const void *map);
 void rds_cong_updated(uint64_t portmask); /* generation, monitors, sleepers */
+void rds_cong_sock_add(struct rds_sock *sk); /* a send met a congested port */
+/* the socket no longer waits for the next update, which may be long in coming */
+void rds_cong_sock_del(struct rds_sock *sk);
+void rds_cong_set_monitor(struct rds_sock *sk, bool on);
 
 #endif

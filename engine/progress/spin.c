@@ -24,6 +24,7 @@
  * a thread sleeps.
  */
 #include "engine/progress/wait.h"
+#include "engine/conn/conn.h"
 
 #include <sched.h>
 #include <unistd.h>

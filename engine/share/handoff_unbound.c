@@ -29,6 +29,7 @@
 
 #include "engine/share/handoff.h"
 #include "engine/node/socket_name.h"
+#include "engine/conn/conn.h"
 #include "engine/sys/patience.h"
 
 void (*rds_hook_handed_off)(struct rds_sock *sk);

@@ -215,6 +215,11 @@ static inline bool rds_sock_bound(const struct rds_sock *sk)
 #define RDS_SND_MSG (1ull << 40)
 #define RDS_SND_MSGS (1u << 22)	  /* limit for a socket that may be written to */
 #define RDS_SND_DEAD (1ull << 63) /* no reference is left */
+/*
+ * What a message in flight takes beside its bytes, at least as much as its structure in the queue
+ * (conn/send_queue.c checks it).
+ */
+#define RDS_SOCK_MESSAGE_COST 208
 static inline uint64_t rds_sock_snd_bytes(const struct rds_sock *sk)
 {
 	return atomic_load_explicit(&sk->snd, memory_order_acquire) & (RDS_SND_MSG - 1);
@@ -226,12 +231,6 @@ static inline uint64_t rds_sock_snd_bytes(const struct rds_sock *sk)
 static inline bool rds_sock_writable(const struct rds_sock *sk)
 {
 	uint64_t snd = atomic_load_explicit(&sk->snd, memory_order_acquire);
-
-/*
- * What a message in flight takes beside its bytes, at least as much as its structure in the queue
- * (conn/send_queue.c checks it).
- */
-#define RDS_SOCK_MESSAGE_COST 208
 
 	return (snd & (RDS_SND_MSG - 1)) < rds_sock_sndbuf(sk) && snd < RDS_SND_MSG * RDS_SND_MSGS;
 }
@@ -303,32 +302,6 @@ void rds_sock_bound_remove(struct rds_sock *sk);
  */
 int rds_sock_level(const struct rds_sock *sk);
 void rds_sock_used_level(struct rds_sock *sk, int level);
-
-/* calls/ioctl.c, calls/sockopt.c, calls/info.c */
-int rds_info_getsockopt(struct rds_sock *sk, int opt, void *val, socklen_t *len);
-/* RDS_STATS_GLOBAL; *len is known to be readable. */
-int rds_info_getsockopt_2006(void *val, socklen_t *len);
-
-/* conn/cong.c; rx held */
-void rds_cong_sock_add(struct rds_sock *sk); /* a send met a congested port */
-/* the socket no longer waits for the next update, which may be long in coming */
-void rds_cong_sock_del(struct rds_sock *sk);
-void rds_cong_set_monitor(struct rds_sock *sk, bool on);
-
-/*
- * conn/send_queue.c.  Before a sleep for send space (no lock held): ask every peer that owes
- * acknowledgements.  True: some came.
- */
-bool rds_queue_want_room_all(void);
-/*
- * Before a thread sleeps, and after some looks in vain.  Asks busy peers for acknowledgements that
- * were not worth a wake-up of their helpers at once (RDS_TCAP_PATIENT).  True: acknowledgements
- * have come.
- */
-bool rds_queue_ask_deferred(void);
-void rds_queue_looked_in_vain(void);
-/* tx held; true: rds_queue_ask_deferred() will ask */
-bool rds_queue_ask_later(struct rds_conn *conn);
 
 /* standin.c, progress/wait.c */
 /*
