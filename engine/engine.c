@@ -104,7 +104,7 @@ __attribute__((constructor)) void rds_engine_join(void)
 		.queue_insert = rds_op_order_insert,
 		.queue_insert_redirect = rds_op_order_insert_redirect,
 		.queue_attach = rds_op_attach_queued,
-		.queue_holds = rds_ops_order_blocked,
+		.queue_holds = rds_ops_hold_message,
 		.queue_drop_aborted = rds_op_drop_aborted,
 		.answers_flush = rds_op_answers_flush,
 		.advertise = rds_mr_advertise,
@@ -170,7 +170,7 @@ void rds_engine_fork_child(void)
 	rds_mr_forget();
 	rds_shm_forget();
 	rds_transports_forget();
-	memset(&rds_transports, 0, sizeof(rds_transports));
+	memset(&rds_transport_set, 0, sizeof(rds_transport_set));
 	rds_conn_receive_forget();
 	rds_info_forget();
 	rds_owner_forget();

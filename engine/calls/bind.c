@@ -46,7 +46,7 @@ static int bind_local_transport(int preset, const struct rds_addr *addr)
 {
 	int ret;
 
-	if (preset == RDS_TRANS_TCP || (preset == RDS_TRANS_NONE && !rds_transports.remote))
+	if (preset == RDS_TRANS_TCP || (preset == RDS_TRANS_NONE && !rds_transport_set.remote))
 		return RDS_TRANS_TCP;
 	ret = rds_call_start_helper();
 	if (ret < 0)
@@ -60,7 +60,7 @@ static int bind_local_transport(int preset, const struct rds_addr *addr)
 	 * The device cannot be used.  If the user has chosen devices (RDS_PRELOAD_TRANSPORT=verbs),
 	 * the program must learn that.  Otherwise this host is still reached.
 	 */
-	return ret < 0 && rds_transports.prefer_remote ? -EADDRNOTAVAIL : RDS_TRANS_TCP;
+	return ret < 0 && rds_transport_set.prefer_remote ? -EADDRNOTAVAIL : RDS_TRANS_TCP;
 }
 
 /*
@@ -72,7 +72,7 @@ static int bind_transport(const struct rds_sock *sk, const struct rds_addr *addr
 {
 	int preset = atomic_load(&sk->transport), ret;
 
-	if (unlikely(rds_transports.none)) {
+	if (unlikely(rds_transport_set.none)) {
 		rds_error("RDS_PRELOAD_TRANSPORT=%.100s: there is no such transport, so no socket can be bound. There "
 			  "are shm "
 			  "(processes of this host), " RDS_VERBS_LISTED
@@ -125,7 +125,7 @@ static int bind_port(struct rds_sock *sk, const struct rds_addr *addr, int trans
 	 */
 	rx_lock();
 	(void)rds_progress_round_locked();
-	rds_transports_catch_up();
+	rds_transport_catch_up();
 	if (atomic_load(&sk->open)) {
 		rds_sock_bound_insert(sk);
 		atomic_store_explicit(&sk->bound, true, memory_order_release);

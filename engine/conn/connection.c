@@ -90,10 +90,10 @@ struct rds_conn *rds_conn_find(enum rds_conn_kind kind, const struct rds_conn_id
 static struct rds_transport *conn_transport_for(enum rds_conn_kind kind, const struct rds_conn_id *id)
 {
 	if (kind == RDS_CONN_LOOP)
-		return rds_transports.loop;
-	if (kind == RDS_CONN_PEER && rds_transports.remote && (id->peer_slot == RDS_SLOT_REMOTE || id->peer_port))
-		return rds_transports.remote;
-	return rds_transports.shm;
+		return rds_transport_set.loop;
+	if (kind == RDS_CONN_PEER && rds_transport_set.remote && (id->peer_slot == RDS_SLOT_REMOTE || id->peer_port))
+		return rds_transport_set.remote;
+	return rds_transport_set.shm;
 }
 
 static void conn_retry(struct rds_timer *tm);

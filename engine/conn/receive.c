@@ -110,7 +110,7 @@ static bool receive_catch_up(const struct rds_hdr *hdr)
 	if (outer && hdr->owner_since > outer)
 		return false;
 	receive_catching_up = hdr->owner_since ? hdr->owner_since : 1;
-	rds_transports_catch_up();
+	rds_transport_catch_up();
 	receive_catching_up = outer;
 	return true;
 }

@@ -73,14 +73,14 @@ static int port_owner_of(const struct rds_addr *dst, bool far, struct rds_conn_i
 		return 0;
 	}
 	if (!err && memcmp(&own.procid, registry_self(rds_node_registry), sizeof(own.procid)) != 0) {
-		if (unlikely(rds_transports.alone)) {
+		if (unlikely(rds_transport_set.alone)) {
 			*kind = RDS_CONN_UNROUTED; /* another process has it, but is out of reach */
 			return 0;
 		}
 		*kind = RDS_CONN_PEER;
 		id->peer = own.procid;
 		id->peer_slot = own.proc;
-		if (far && rds_transports.prefer_remote && own.transport == RDS_TRANS_IB)
+		if (far && rds_transport_set.prefer_remote && own.transport == RDS_TRANS_IB)
 			id->peer_port = registry_proc_cm_port(rds_node_registry, own.proc, &own.procid);
 	}
 	return err;
@@ -365,14 +365,14 @@ static void warn_out_of_reach(const struct rds_addr *dst)
 	char a[RDS_ADDR_STRLEN];
 
 	rds_ip_str(&dst->ip, a);
-	if (rds_transports.alone)
+	if (rds_transport_set.alone)
 		rds_warn("messages to %s wait for ever: RDS_PRELOAD_TRANSPORT=loop reaches this process only", a);
 	else
 		rds_warn("messages to %s wait until that is an address of this host: other hosts are reached only from "
 			 "an "
 			 "address on an RDMA device (rdma link shows them); bind the socket to one%s",
 			 a,
-			 rds_transports.remote
+			 rds_transport_set.remote
 				 ? ""
 				 : ", and let RDS_PRELOAD_TRANSPORT be auto, if this library knows verbs");
 }
@@ -520,9 +520,9 @@ static void route_ask_ports(struct rds_conn *conn, const uint16_t *ports, unsign
 
 	id.peer_slot = RDS_SLOT_REMOTE;
 	for (i = 0; i < n; i++) {
-		err = rds_transports.remote->ops->locate(rds_transports.remote, &id, ports[i]);
+		err = rds_transport_set.remote->ops->locate(rds_transport_set.remote, &id, ports[i]);
 		if (err)
-			rds_route_located(rds_transports.remote, &id, ports[i], err);
+			rds_route_located(rds_transport_set.remote, &id, ports[i], err);
 	}
 }
 

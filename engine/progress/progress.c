@@ -61,7 +61,7 @@ static enum rds_at_send attention_at_send(enum rds_attention who)
 		return RDS_AT_SEND_HAND_OVER;
 	if (who == RDS_ATT_LAZY && progress_state.sends_look)
 		return RDS_AT_SEND_LOOK;
-	return who == RDS_ATT_HELPER && rds_transports.remote_on ? RDS_AT_SEND_NOTE : RDS_AT_SEND_NOTHING;
+	return who == RDS_ATT_HELPER && rds_transport_set.remote_on ? RDS_AT_SEND_NOTE : RDS_AT_SEND_NOTHING;
 }
 
 void rds_progress_attention_renew(void)
@@ -318,7 +318,7 @@ static void lazy_tick(struct rds_timer *tm)
 		rds_progress_attention_update();
 	}
 	/* LAZY goes on: the remote transport may not have acted on it yet */
-	if (rds_progress_attention == RDS_ATT_LAZY && rds_transports.remote_on)
+	if (rds_progress_attention == RDS_ATT_LAZY && rds_transport_set.remote_on)
 		rds_progress_attention_renew();
 	lazy_tick_seen = progress_state.activity;
 	rds_progress_relieve(false);

@@ -39,7 +39,7 @@ void rds_transports_forget(void)
 
 static struct rds_transport *transports_attach(struct rds_transport *t)
 {
-	t->up = &rds_transports_up;
+	t->up = &rds_progress_up;
 	return t;
 }
 
@@ -48,21 +48,22 @@ void rds_transports_choose(void)
 	const char *name = rds_options()->transport;
 	bool any = strcmp(name, "auto") == 0, far = strcmp(name, "verbs") == 0;
 
-	rds_transport_wakes = rds_transports_wakes;
-	rds_transports.alone = strcmp(name, "loop") == 0;
-	rds_transports.loop = transports_attach(rds_loop_transport());
-	rds_transports.shm = rds_transports.alone ? rds_transports.loop : rds_fault_transport(transports_attach(rds_shm_transport()));
-	rds_transports.remote = any || far ? transports_remote() : NULL;
-	if (rds_transports.remote)
-		rds_transports.remote = rds_fault_transport(transports_attach(rds_transports.remote));
-	rds_transports.prefer_remote = far;
-	rds_transports.none =
-		!rds_transports.alone && !any && strcmp(name, "shm") != 0 && !(far && rds_transports.remote);
+	rds_transport_wakes = rds_progress_wakes;
+	rds_transport_set.alone = strcmp(name, "loop") == 0;
+	rds_transport_set.loop = transports_attach(rds_loop_transport());
+	rds_transport_set.shm = rds_transport_set.alone ? rds_transport_set.loop
+							: rds_fault_transport(transports_attach(rds_shm_transport()));
+	rds_transport_set.remote = any || far ? transports_remote() : NULL;
+	if (rds_transport_set.remote)
+		rds_transport_set.remote = rds_fault_transport(transports_attach(rds_transport_set.remote));
+	rds_transport_set.prefer_remote = far;
+	rds_transport_set.none =
+		!rds_transport_set.alone && !any && strcmp(name, "shm") != 0 && !(far && rds_transport_set.remote);
 }
 
 bool rds_transports_have_device(void)
 {
-	return rds_transports.remote && os_dir_has_entries(SYS_INFINIBAND);
+	return rds_transport_set.remote && os_dir_has_entries(SYS_INFINIBAND);
 }
 
 bool rds_transports_share_table(void)
@@ -72,21 +73,21 @@ bool rds_transports_share_table(void)
 
 int rds_transports_start(void)
 {
-	int err = rds_transports.loop->ops->start(rds_transports.loop);
+	int err = rds_transport_set.loop->ops->start(rds_transport_set.loop);
 
 	if (!err)
-		err = rds_transports.shm->ops->start(rds_transports.shm);
-	if (!err && rds_transports.remote)
-		err = rds_transports.remote->ops->start(rds_transports.remote);
+		err = rds_transport_set.shm->ops->start(rds_transport_set.shm);
+	if (!err && rds_transport_set.remote)
+		err = rds_transport_set.remote->ops->start(rds_transport_set.remote);
 	return err;
 }
 
 void rds_transports_stop(void)
 {
-	if (rds_transports.remote)
-		rds_transports.remote->ops->stop(rds_transports.remote);
-	rds_transports.shm->ops->stop(rds_transports.shm);
-	rds_transports.loop->ops->stop(rds_transports.loop);
+	if (rds_transport_set.remote)
+		rds_transport_set.remote->ops->stop(rds_transport_set.remote);
+	rds_transport_set.shm->ops->stop(rds_transport_set.shm);
+	rds_transport_set.loop->ops->stop(rds_transport_set.loop);
 }
 
 static bool transports_too_late(void)
@@ -118,15 +119,15 @@ int rds_transports_claim(const struct in6_addr *addr, uint32_t scope)
 {
 	int ret;
 
-	if (!rds_transports.remote || transports_too_late())
+	if (!rds_transport_set.remote || transports_too_late())
 		return 0;
 	os_library_begin();
-	ret = rds_transports.remote->ops->claims(rds_transports.remote, addr, scope);
+	ret = rds_transport_set.remote->ops->claims(rds_transport_set.remote, addr, scope);
 	os_library_end();
-	if (ret > 0 && !rds_transports.remote_on) {
+	if (ret > 0 && !rds_transport_set.remote_on) {
 		transports_relay_open();
 		rx_lock();
-		rds_transports.remote_on = true;
+		rds_transport_set.remote_on = true;
 		rds_progress_attention_update();
 		rds_progress_attention_renew();
 		rx_unlock();

@@ -2,9 +2,9 @@
 /*
  * transports.h - the transports that reach other processes, used as one.
  *
- * There is always one for the processes of this host (rds_transports.shm; with
+ * There is always one for the processes of this host (rds_transport_set.shm; with
  * RDS_PRELOAD_TRANSPORT=loop it is the loop transport, which has nothing to receive), and perhaps
- * one that reaches other hosts (rds_transports.remote).  That one takes part from the moment it
+ * one that reaches other hosts (rds_transport_set.remote).  That one takes part from the moment it
  * claims an address; then it stays on.  A process that uses none of its devices pays one test that
  * is never true.
  */
@@ -31,8 +31,8 @@
 #include "engine/transport/transport.h"
 #include "engine/progress/state.h"
 
-extern const struct rds_transport_up rds_transports_up;
-extern const struct rds_transport_wakes rds_transports_wakes;
+extern const struct rds_transport_up rds_progress_up;
+extern const struct rds_transport_wakes rds_progress_wakes;
 
 /* Chooses them, by RDS_PRELOAD_TRANSPORT; called while the engine is made. */
 void rds_transports_choose(void);
@@ -54,12 +54,12 @@ int rds_transports_claim(const struct in6_addr *addr, uint32_t scope);
 
 static inline bool rds_transports_progress(void)
 {
-	bool moved = rds_transports.shm->ops->progress(rds_transports.shm);
+	bool moved = rds_transport_set.shm->ops->progress(rds_transport_set.shm);
 
-	if (unlikely(rds_transports.remote_on)) {
+	if (unlikely(rds_transport_set.remote_on)) {
 		if (moved)
 			progress_state.remote_leads = false;
-		if (rds_transports.remote->ops->progress(rds_transports.remote))
+		if (rds_transport_set.remote->ops->progress(rds_transport_set.remote))
 			moved = progress_state.remote_leads = true;
 	}
 	return moved;
@@ -67,8 +67,9 @@ static inline bool rds_transports_progress(void)
 
 static inline bool rds_transports_pending(void)
 {
-	return rds_transports.shm->ops->pending(rds_transports.shm) ||
-	       (unlikely(rds_transports.remote_on) && rds_transports.remote->ops->pending(rds_transports.remote));
+	return rds_transport_set.shm->ops->pending(rds_transport_set.shm) ||
+	       (unlikely(rds_transport_set.remote_on) &&
+		rds_transport_set.remote->ops->pending(rds_transport_set.remote));
 }
 
 /*
@@ -77,22 +78,23 @@ static inline bool rds_transports_pending(void)
  */
 static inline void rds_transports_attention(enum rds_attention who, bool relayed)
 {
-	if (likely(!rds_transports.remote_on)) {
-		rds_transports.shm->ops->attention(rds_transports.shm, who);
+	if (likely(!rds_transport_set.remote_on)) {
+		rds_transport_set.shm->ops->attention(rds_transport_set.shm, who);
 		return;
 	}
-	rds_transports.shm->ops->attention(rds_transports.shm, who == RDS_ATT_LEADER && relayed ? RDS_ATT_HELPER : who);
-	rds_transports.remote->ops->attention(rds_transports.remote,
-					      who == RDS_ATT_LEADER && !relayed ? RDS_ATT_HELPER : who);
+	rds_transport_set.shm->ops->attention(rds_transport_set.shm,
+					      who == RDS_ATT_LEADER && relayed ? RDS_ATT_HELPER : who);
+	rds_transport_set.remote->ops->attention(rds_transport_set.remote,
+						 who == RDS_ATT_LEADER && !relayed ? RDS_ATT_HELPER : who);
 }
 
 /* True: the pressure goes on. */
 static inline bool rds_transports_relieve(bool now)
 {
-	bool more = rds_transports.shm->ops->relieve(rds_transports.shm, now);
+	bool more = rds_transport_set.shm->ops->relieve(rds_transport_set.shm, now);
 
-	if (unlikely(rds_transports.remote_on))
-		more |= rds_transports.remote->ops->relieve(rds_transports.remote, now);
+	if (unlikely(rds_transport_set.remote_on))
+		more |= rds_transport_set.remote->ops->relieve(rds_transport_set.remote, now);
 	return more;
 }
 

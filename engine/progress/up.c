@@ -15,7 +15,7 @@ static void up_op_done(struct rds_conn *conn, uint64_t id, int err, uint64_t at,
 	rds_conn_client.op_done(conn, id, err, at, data, len);
 }
 
-const struct rds_transport_up rds_transports_up = {
+const struct rds_transport_up rds_progress_up = {
 	.accept = rds_conn_accept,
 	.up = rds_conn_up,
 	.down = rds_conn_down,
@@ -29,7 +29,7 @@ const struct rds_transport_up rds_transports_up = {
 	.located = rds_route_located,
 };
 
-const struct rds_transport_wakes rds_transports_wakes = {
+const struct rds_transport_wakes rds_progress_wakes = {
 	.peer_woken = rds_wait_peer_woken,
 	.peer_wake_begin = rds_wait_peer_wake_begin,
 	.helper_woken = rds_progress_helper_woken,

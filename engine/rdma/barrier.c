@@ -38,7 +38,7 @@ static uint64_t op_last_elsewhere(const struct rds_op *op)
 	return last;
 }
 
-int rds_op_order_add(struct rds_op *op)
+int rds_op_barrier_add(struct rds_op *op)
 {
 	struct rds_op_marks *b = &op->sk->marks;
 	int err;
@@ -57,13 +57,13 @@ int rds_op_order_add(struct rds_op *op)
 	return 0;
 }
 
-void rds_op_order_moved(struct rds_op *op)
+void rds_op_barrier_moved(struct rds_op *op)
 {
 	if (op->barrier_id)
 		op->after = op_last_elsewhere(op);
 }
 
-void rds_op_order_del(struct rds_op *op)
+void rds_op_barrier_del(struct rds_op *op)
 {
 	if (!op->order_prev)
 		return;
@@ -73,7 +73,7 @@ void rds_op_order_del(struct rds_op *op)
 	op->order_prev = NULL;
 }
 
-bool rds_op_order_blocked(const struct rds_op *op)
+bool rds_op_barrier_blocked(const struct rds_op *op)
 {
 	if (op->after && rds_sock_marks_get(&op->sk->marks, op->daddr) < op->after)
 		return true;
@@ -89,14 +89,14 @@ static void ordered_release(struct rds_sock *sk)
 	struct rds_op *op;
 
 	for (op = sk->ordered_ops; op; op = op->order_next)
-		if (op->after && op->blocked_in && !rds_op_order_blocked(op)) {
+		if (op->after && op->blocked_in && !rds_op_barrier_blocked(op)) {
 			op->blocked_in->want_flush = true;
 			rds_conn_work_add(op->blocked_in);
 			op->blocked_in = NULL;
 		}
 }
 
-void rds_op_order_end(struct rds_op *op, bool never_was)
+void rds_op_barrier_end(struct rds_op *op, bool never_was)
 {
 	struct rds_sock *sk = op->sk;
 	struct rds_op_marks *b = &sk->marks;

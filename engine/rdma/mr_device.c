@@ -157,7 +157,7 @@ static void mr_advertise_to(struct rds_conn *conn, struct rds_mr *mr)
 	}
 	mr_advert_link(t, mr, conn);
 	if (q)
-		rds_conn_answer(conn, q);
+		rds_op_answer_add(conn, q);
 }
 
 /* ---- registration ---- */
@@ -230,7 +230,7 @@ void rds_mr_revoke(struct rds_mr *mr)
 			mr_advert_free(t);
 			continue;
 		}
-		rds_conn_answer(t->conn, t->hidden); /* the record is kept until the peer answers */
+		rds_op_answer_add(t->conn, t->hidden); /* the record is kept until the peer answers */
 		t->hidden = NULL;
 	}
 	if (mr->dev_mr)

@@ -43,7 +43,7 @@ void rds_op_put(struct rds_op *op)
 
 	if (--op->refs)
 		return;
-	rds_op_order_del(op);
+	rds_op_barrier_del(op);
 	rds_foreign_memory_put(op->memory);
 	if (op->copy)
 		atomic_fetch_sub(&sk->copied, op->total);
@@ -197,7 +197,7 @@ static void op_complete(struct rds_op *op, int status)
 	op->to = op->conn->id.faddr;
 	op_unlist(op);
 	op->done = true;
-	rds_op_order_end(op, false);
+	rds_op_barrier_end(op, false);
 	if (unlikely(op->with_message)) {
 		rds_op_async_defer(op);
 	} else if (rds_op_is_reported(op)) {
@@ -254,7 +254,7 @@ void rds_op_relist(struct rds_conn *to, struct rds_op *op, struct rds_op *next)
 
 	op_unlist(op);
 	op_list_before(to, op, next);
-	rds_op_order_moved(op);
+	rds_op_barrier_moved(op);
 	ops_complete_in_order(from);
 }
 
@@ -378,7 +378,7 @@ void rds_ops_judge(struct rds_conn *conn)
 	}
 }
 
-bool rds_ops_abort_needed(const struct rds_conn *conn)
+bool rds_ops_async_under_way(const struct rds_conn *conn)
 {
 	const struct rds_op *op;
 

@@ -85,7 +85,7 @@ void rds_mr_remote_revoked(struct rds_conn *conn, const struct rds_wire_op_hdr *
 	conn->fence_answers |= f && f->read;
 	remote_mr_forget(conn, h->rkey);
 	if (q)
-		rds_conn_answer(conn, q);
+		rds_op_answer_add(conn, q);
 }
 
 void rds_mr_remote_advertised(struct rds_conn *conn, const struct rds_wire_op_hdr *h)
@@ -175,7 +175,7 @@ static bool op_device_may_post(struct rds_conn *conn, struct rds_op *op, struct 
 	 * The device is told the number of its message.  A message that waits for other operations
 	 * may not keep its number (op_order.c).
 	 */
-	if (!f || op->over || rds_op_order_blocked(op) || !op->total || op->remote > f->len ||
+	if (!f || op->over || rds_op_barrier_blocked(op) || !op->total || op->remote > f->len ||
 	    op->total > f->len - op->remote || atomic_load_explicit(&conn->strays, memory_order_relaxed) ||
 	    op_has_conflict(conn, op, f))
 		return false;

@@ -25,7 +25,7 @@ bool rds_op_abort_needed(const struct rds_conn *conn)
 		    (u->once || (u->report & RDS_REPORT_END)))
 			return true;
 	}
-	return rds_ops_abort_needed(conn);
+	return rds_ops_async_under_way(conn);
 }
 
 void rds_op_abort_mark(struct rds_conn *conn)

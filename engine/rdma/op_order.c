@@ -51,7 +51,7 @@ static struct rds_sock *queued_sock(const struct rds_queue_item *q)
 
 static bool queued_blocked_of(const struct rds_queue_item *q, const struct rds_sock *sk)
 {
-	return q->op && !queued_holds_piece(q) && q->op->sk == sk && rds_op_order_blocked(q->op);
+	return q->op && !queued_holds_piece(q) && q->op->sk == sk && rds_op_barrier_blocked(q->op);
 }
 
 /*
@@ -279,7 +279,7 @@ static int answer_send(struct rds_conn *conn, struct rds_queue_item *q, uint64_t
 	struct iovec iov = {.iov_base = q->data, .iov_len = q->hdr.len};
 
 	q->hdr.seq = q->u.seq = seq;
-	return rds_conn_send_once(conn, &q->hdr, &iov);
+	return rds_op_send_once(conn, &q->hdr, &iov);
 }
 
 /*

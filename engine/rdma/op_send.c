@@ -103,7 +103,7 @@ static unsigned op_slice_local(const struct rds_op *op, uint64_t at, size_t len,
 	return n;
 }
 
-int rds_conn_send_once(struct rds_conn *conn, const struct rds_hdr *hdr, const struct iovec *iov)
+int rds_op_send_once(struct rds_conn *conn, const struct rds_hdr *hdr, const struct iovec *iov)
 {
 	struct rds_queue_unacked u = {.seq = hdr->seq,
 				      .len = hdr->len,
@@ -159,14 +159,14 @@ static int piece_send_local(struct rds_conn *conn, const struct rds_op *op, cons
 	int err;
 
 	if (!len || op_slice_local(op, at, len, iov + 1, SLICES))
-		return rds_conn_send_once(conn, hdr, iov);
+		return rds_op_send_once(conn, hdr, iov);
 	copy = malloc(len);
 	if (!copy)
 		return -ENOMEM;
 	err = rds_ucopy_from_vec(NULL, copy, op->local, op->nlocal, at, len);
 	iov[1] = (struct iovec){copy, len};
 	if (!err)
-		err = rds_conn_send_once(conn, hdr, iov);
+		err = rds_op_send_once(conn, hdr, iov);
 	free(copy);
 	return err;
 }
@@ -269,7 +269,7 @@ static int op_xmit_fetch(struct rds_conn *conn, struct rds_op *op)
 		return -ECANCELED;
 	piece_encode_header(op, RDS_OP_FETCH, 0, op->total, bytes);
 	rds_wire_op_vec_encode(op->local, op->nlocal, bytes + RDS_OP_HDR);
-	err = rds_conn_send_once(conn, &hdr, &iov);
+	err = rds_op_send_once(conn, &hdr, &iov);
 	if (err)
 		op_withdraw_fetch(op);
 	else
@@ -319,7 +319,7 @@ void rds_ops_take_back(struct rds_op *ops)
 		if (op->done) /* and reported, if the program asked for it */
 			continue;
 		op->notify = op->recverr = false;
-		rds_op_order_end(op, true);
+		rds_op_barrier_end(op, true);
 		op->barrier_id = 0;
 		rds_op_complete(op, RDS_RDMA_CANCELED);
 	}
@@ -340,7 +340,7 @@ int rds_ops_xmit(struct rds_conn *conn, struct rds_op *ops, bool alone)
 		op->sk->nops++;
 		rds_op_list(conn, op);
 		if (unlikely(op->has_id) && !err)
-			err = rds_op_order_add(op);
+			err = rds_op_barrier_add(op);
 	}
 	rx_unlock();
 	for (op = ops; op && !err; op = op->message_next)
@@ -413,21 +413,21 @@ bool rds_op_may_send(struct rds_conn *conn, const struct rds_queue_item *q)
 	if (queued_is_piece(q)) {
 		may = op_may_start(conn, q->op);
 	} else {
-		may = !rds_op_order_blocked(q->op);
+		may = !rds_op_barrier_blocked(q->op);
 		q->op->blocked_in = may ? NULL : conn;
 	}
 	rx_unlock();
 	return may;
 }
 
-bool rds_ops_order_blocked(struct rds_conn *conn, struct rds_op *ops)
+bool rds_ops_hold_message(struct rds_conn *conn, struct rds_op *ops)
 {
 	bool held;
 
 	if (likely(!ops || !ops->has_id))
 		return false;
 	rx_lock();
-	held = rds_op_order_blocked(ops);
+	held = rds_op_barrier_blocked(ops);
 	if (held)
 		ops->blocked_in = conn;
 	rx_unlock();

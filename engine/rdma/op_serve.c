@@ -33,7 +33,7 @@ struct rds_queue_item *rds_op_answer_new(const struct rds_hdr *to, size_t data)
 	return q;
 }
 
-void rds_conn_answer(struct rds_conn *conn, struct rds_queue_item *q)
+void rds_op_answer_add(struct rds_conn *conn, struct rds_queue_item *q)
 {
 	*conn->answers_tail = q;
 	conn->answers_tail = &q->next;
@@ -52,7 +52,7 @@ static void serve_send_result(struct rds_conn *conn, struct rds_queue_item *q, c
 		conn->void_message = asked->message;
 	}
 	rds_wire_op_encode(&h, q->data);
-	rds_conn_answer(conn, q);
+	rds_op_answer_add(conn, q);
 }
 
 /*
@@ -221,7 +221,7 @@ static enum rds_rx_verdict serve_read(struct rds_conn *conn, struct rds_ep *ep, 
 	for (; list; list = next) {
 		next = list->next;
 		list->next = NULL;
-		rds_conn_answer(conn, list);
+		rds_op_answer_add(conn, list);
 	}
 	return RDS_RX_DONE;
 }

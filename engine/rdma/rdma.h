@@ -181,7 +181,7 @@ void rds_ops_put(struct rds_op *ops);		  /* after the message */
  * Must the message wait in the queue, for operations that went to other processes of the same
  * address?
  */
-bool rds_ops_order_blocked(struct rds_conn *conn, struct rds_op *ops);
+bool rds_ops_hold_message(struct rds_conn *conn, struct rds_op *ops);
 /* The message of these operations will wait in the queue. */
 void rds_op_attach_queued(struct rds_queue_item *q, struct rds_op *ops);
 /* Is this queued item of an operation still to be sent? */
@@ -202,7 +202,7 @@ void rds_op_fail_unrouted(struct rds_queue_item *q); /* there is no route for it
 /* it leaves the queue, sent or not */
 void rds_op_detach_queued(struct rds_queue_item *q);
 /* Sends it; it is not sent again if the connection breaks.  Returns as rds_conn_xmit_ep() does. */
-int rds_conn_send_once(struct rds_conn *conn, const struct rds_hdr *hdr, const struct iovec *iov);
+int rds_op_send_once(struct rds_conn *conn, const struct rds_hdr *hdr, const struct iovec *iov);
 
 /* ---- the order in the queue (op_order.c); conn->tx held ---- */
 
@@ -270,7 +270,7 @@ void rds_op_device_done(struct rds_conn *conn, uint64_t id, int err, uint64_t at
  */
 void rds_ops_broken(struct rds_conn *conn, bool all, bool behind_lost);
 /* Is an operation under way of a program that uses RDS_CMSG_ASYNC_SEND (Oracle's kernels)? */
-bool rds_ops_abort_needed(const struct rds_conn *conn);
+bool rds_ops_async_under_way(const struct rds_conn *conn);
 /*
  * op_flush.c: the connection has broken.  If that costs a program for Oracle's kernels an operation
  * or a message, nothing that it has sent since may arrive before it sends the lost one again.  So
@@ -300,14 +300,15 @@ void rds_ops_close(struct rds_sock *sk); /* the socket's last close */
  */
 void rds_ops_drain(struct rds_sock *sk);
 
-/* ---- RDS_BARRIER (barrier.c); rx held up to rds_op_order_moved() ---- */
+/* ---- RDS_BARRIER (barrier.c); rx held up to rds_op_barrier_moved() ---- */
 
-int rds_op_order_add(struct rds_op *op); /* Once it is listed: gives it its id.  0 or -ENOMEM. */
-void rds_op_order_del(struct rds_op *op);
-bool rds_op_order_blocked(const struct rds_op *op);
-void rds_op_order_end(struct rds_op *op, bool never_was);
-/* to another connection */
-void rds_op_order_moved(struct rds_op *op);
+int rds_op_barrier_add(struct rds_op *op);  /* once it is listed: gives it its id.  0 or -ENOMEM */
+void rds_op_barrier_del(struct rds_op *op); /* it is freed */
+/* Does its message wait for operations before it, or for its own that were overtaken? */
+bool rds_op_barrier_blocked(const struct rds_op *op);
+/* It is done; never_was: it could not be sent, and no mark counts it. */
+void rds_op_barrier_end(struct rds_op *op, bool never_was);
+void rds_op_barrier_moved(struct rds_op *op); /* to another connection */
 /* RDS_BARRIER; may sleep.  rx not held. */
 int rds_op_barrier_set(struct rds_sock *sk, int fd, const void *val, int len);
 /*
@@ -328,7 +329,7 @@ enum rds_rx_verdict rds_op_recv_piece(struct rds_conn *conn, struct rds_ep *ep, 
  */
 struct rds_queue_item *rds_op_answer_new(const struct rds_hdr *to, size_t data);
 /* It goes before anything else, and belongs to the connection from now on. */
-void rds_conn_answer(struct rds_conn *conn, struct rds_queue_item *q);
+void rds_op_answer_add(struct rds_conn *conn, struct rds_queue_item *q);
 
 /* ---- notifications (notify.c); rx held ---- */
 

@@ -140,7 +140,7 @@ static void owner_settle_unread(struct rds_owner_channel *h, bool read)
 	if (!inc)
 		return;
 	if (!read) {
-		rds_recv_put_back(h->owner->sk, inc);
+		rds_owner_put_back(h->owner->sk, inc);
 		return;
 	}
 	rx_lock();

@@ -129,6 +129,6 @@ void rds_owner_serve(struct rds_owner *c, const struct rds_owner_request *call, 
 void rds_owner_reply_free(struct rds_owner_reply *r);
 
 /* owner_call.c: a reply's message was not read: it is the next message of the socket again. */
-void rds_recv_put_back(struct rds_sock *sk, struct rds_inc *inc);
+void rds_owner_put_back(struct rds_sock *sk, struct rds_inc *inc);
 
 #endif

@@ -173,7 +173,7 @@ static void sock_requeue_message(struct rds_sock *sk, struct rds_inc *inc)
 		sk->rx_tail = &inc->next;
 }
 
-void rds_recv_put_back(struct rds_sock *sk, struct rds_inc *inc)
+void rds_owner_put_back(struct rds_sock *sk, struct rds_inc *inc)
 {
 	rx_lock();
 	if (atomic_load(&sk->open) || atomic_load(&sk->handing_off)) {

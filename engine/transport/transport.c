@@ -10,5 +10,5 @@ static void wakes_nobody(void)
 }
 
 struct rds_transport_wakes rds_transport_wakes = {wakes_nobody, wakes_nobody, wakes_nobody};
-struct rds_transports rds_transports;
+struct rds_transport_set rds_transport_set;
 __thread bool rds_transport_looks_aside __attribute__((tls_model("initial-exec")));

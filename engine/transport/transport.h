@@ -392,7 +392,7 @@ struct rds_transport_wakes {
 extern struct rds_transport_wakes rds_transport_wakes;
 
 /* The transports of this process (progress/transports.c has chosen them). */
-struct rds_transports {
+struct rds_transport_set {
 	struct rds_transport *loop, *shm;
 	struct rds_transport *remote; /* the one that reaches other hosts; NULL: none */
 	bool remote_on;		      /* it has claimed an address (control + rx) */
@@ -403,15 +403,15 @@ struct rds_transports {
 	bool none; /* RDS_PRELOAD_TRANSPORT names a transport that does not exist */
 };
 
-extern struct rds_transports rds_transports;
+extern struct rds_transport_set rds_transport_set;
 
 /*
  * Receives what has arrived from any process of this host before the message that is being
  * received, unless memory is short.
  */
-static inline void rds_transports_catch_up(void)
+static inline void rds_transport_catch_up(void)
 {
-	struct rds_transport *t = rds_transports.shm;
+	struct rds_transport *t = rds_transport_set.shm;
 
 	if (t->ops->catch_up)
 		t->ops->catch_up(t);

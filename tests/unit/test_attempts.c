@@ -111,7 +111,7 @@ static void setup_wrapped(void)
 {
 	setenv("RDS_PRELOAD_FAULT", "seed=1", 1);
 	setup();
-	ck_assert_ptr_ne(rds_transports.remote, &fake.t);
+	ck_assert_ptr_ne(rds_transport_set.remote, &fake.t);
 }
 
 /* ---- tests ---- */

@@ -138,9 +138,9 @@ static void setup(void)
 	memset(&sock, 0, sizeof(sock));
 	os_process_start();
 	atomic_store(&rds_helper_up, true);
-	rds_transports.remote_on = true;
-	rds_transports.shm = &other;
-	rds_transports.remote = &device;
+	rds_transport_set.remote_on = true;
+	rds_transport_set.shm = &other;
+	rds_transport_set.remote = &device;
 	now = 1000 * MS;
 	atomic_store(&rds_progress_attention, RDS_ATT_POLLING); /* so that a change is told */
 	update();
@@ -270,7 +270,7 @@ END_TEST
 /* Nothing of it without a device: the other transport's peers know whom they need not wake. */
 START_TEST(test_no_device)
 {
-	rds_transports.remote_on = false;
+	rds_transport_set.remote_on = false;
 	update();
 	sends_and_wakes(10 * WAKES);
 	ck_assert(!atomic_load(&progress_state.sent));

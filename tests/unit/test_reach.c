@@ -330,7 +330,7 @@ START_TEST(test_bind)
 	ck_assert_int_eq(err, -ENOPROTOOPT);
 	fake.claim = -EPERM; /* there, but not to be used */
 	ck_assert_int_eq(transport_after_bind(ip, 4007, RDS_TRANS_NONE, &err), RDS_TRANS_TCP);
-	rds_transports.prefer_remote = true;
+	rds_transport_set.prefer_remote = true;
 	transport_after_bind(ip, 4008, RDS_TRANS_NONE, &err);
 	ck_assert_int_eq(err, -EADDRNOTAVAIL);
 }

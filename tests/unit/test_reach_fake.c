@@ -300,8 +300,8 @@ void far_setup(void)
 	fake.claim = 1;
 	mock_clock_stop();
 	ck_assert_int_eq(rds_call_start_engine(), 0);
-	fake.t = (struct rds_transport){.ops = &fake_ops, .up = &rds_transports_up};
-	rds_transports.remote = rds_fault_transport(&fake.t); /* itself, but for far_setup_wrapped() */
+	fake.t = (struct rds_transport){.ops = &fake_ops, .up = &rds_progress_up};
+	rds_transport_set.remote = rds_fault_transport(&fake.t); /* itself, but for far_setup_wrapped() */
 	fake.sk = bound_to("127.0.0.1", 4000, &fake.fd);
 	/* A loopback address is on no device; but it is the one address that every test machine has. */
 	rds_lock(&rds_lock_control);
@@ -315,7 +315,7 @@ void far_setup_wrapped(void)
 {
 	setenv("RDS_PRELOAD_FAULT", "seed=1", 1);
 	far_setup();
-	ck_assert_ptr_ne(rds_transports.remote, &fake.t);
+	ck_assert_ptr_ne(rds_transport_set.remote, &fake.t);
 }
 
 void say(uint16_t port, const char *text)

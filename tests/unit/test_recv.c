@@ -65,7 +65,7 @@ static void setup(void)
 	memset(&conn, 0, sizeof(conn));
 	os_process_start();
 	atomic_store(&rds_helper_up, true);
-	rds_transports.shm = &transport;
+	rds_transport_set.shm = &transport;
 	atomic_store(&rds_progress_attention, RDS_ATT_LAZY);
 	endpoint.t = &transport;
 	inet_pton(AF_INET6, "::ffff:10.0.0.1", &conn.id.laddr);
