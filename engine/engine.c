@@ -26,6 +26,7 @@
 #include "engine/progress/wait.h"
 #include "engine/share/lease.h"
 #include "engine/progress/transports.h"
+#include "engine/transport/shm/shm_transport.h"
 
 /* ---- the tables by which a lower package calls the packages above it ---- */
 

@@ -9,6 +9,9 @@
  * later is not used by this process.  Must not know how a transport works.
  */
 #include "engine/progress/transports.h"
+#include "engine/transport/fault/fault_transport.h"
+#include "engine/transport/shm/shm_transport.h"
+#include "engine/transport/verbs/verbs_transport.h"
 
 #include <fcntl.h>
 #include <string.h>

@@ -2,11 +2,10 @@
 /*
  * loop.c - the transport within one process: sending is receiving.
  *
- * This is the smallest complete transport.  Read transport.h and this file to write another one.  A
- * message is copied once, into a block that the receive queue then owns.  It is delivered and
+ * A message is copied once, into a block that the receive queue then owns.  It is delivered and
  * acknowledged before send() returns (RDS_TCAP_DIRECT).  So there is nothing to connect, to wake,
- * to retain or to break.  connect() gets the connection that receives the messages: the engine
- * passes the connection of the other direction.
+ * to retain or to break, and most of the operations are empty.  connect() gets the connection that
+ * receives the messages: the engine passes the connection of the other direction.
  *
  * send() takes `rx`, while its caller holds conn->tx.
  */

@@ -9,13 +9,14 @@
  * new endpoint and sends again what the peer has not acknowledged.  The engine does not know how
  * bytes move; a transport does not know sockets.
  *
- * Read loop.c first: it is the smallest complete transport.
+ * README.md says what a new transport has to fill in, and has a table of all calls, with the thread
+ * and the lock of each.
  *
  * Threads and locks.  Everything that concerns connecting (connect, close, the up-calls accept, up
  * and down) happens in the helper thread.  Send-side calls (send, flush, acked, want_room) are made
  * under the connection's transmit lock, receive-side calls (progress, ack, release, attention,
  * pending) under the engine's receive lock.  Up-calls out of progress() come under the receive
- * lock, too.  Lock order: sys/lock_order.h.  README.md has a table of all calls.
+ * lock, too.  Lock order: sys/lock_order.h.
  */
 #ifndef ENGINE_TRANSPORT_TRANSPORT_H
 #define ENGINE_TRANSPORT_TRANSPORT_H
@@ -358,21 +359,7 @@ struct rds_transport_up {
 	void (*located)(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port, int err);
 };
 
-void rds_shm_reclaim(void); /* helper, between events */
-void rds_shm_forget(void);  /* forked child */
-/* Descriptors that wake peer `p`, for a program's thread (helper/fd_exchange.h). */
-unsigned rds_shm_wake_fds_import(void *p, int *fds, unsigned nfds);
-
-struct rds_transport *rds_loop_transport(void);
-struct rds_transport *rds_shm_transport(void);
-void rds_verbs_forget(void); /* forked child */
-/*
- * Called once per engine, and so once more in a forked child, which can use nothing that it has
- * inherited: sets everything to its initial state.
- */
-struct rds_transport *rds_verbs_transport(void);
-/* Wraps inner if RDS_PRELOAD_FAULT asks for it, else returns inner. */
-struct rds_transport *rds_fault_transport(struct rds_transport *inner);
+struct rds_transport *rds_loop_transport(void); /* loop.c */
 
 /* What transports report about wake-ups.  progress/up.c fills this in. */
 struct rds_transport_wakes {

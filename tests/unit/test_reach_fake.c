@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "engine/progress/transports.h"
+#include "engine/transport/fault/fault_transport.h"
 #include "engine/calls/start.h"
 
 struct fake fake;

@@ -24,6 +24,7 @@
 #include "engine/sys/os.h"
 #include "engine/sys/process.h"
 #include "engine/transport/transport.h"
+#include "engine/transport/fault/fault_transport.h"
 #include "engine/wire/addr.h"
 #include "engine/transport/fault/spec.h"
 

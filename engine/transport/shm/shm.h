@@ -24,6 +24,7 @@
 #include "engine/sys/os.h"
 #include "engine/sys/process.h"
 #include "engine/transport/transport.h"
+#include "engine/transport/shm/shm_transport.h"
 #include "engine/wire/addr.h"
 #include "engine/transport/shm/layout.h"
 
