@@ -24,8 +24,8 @@ struct rds_sock;
 
 /*
  * The process has read the RDS numbers from /proc, as programs of before 2009 do.  Such a program
- * may need the msg_namelen of its age (legacy-abi 3.3), or the behaviour of 2006.  level: the
- * number just read was that of the level (SOL_RDS).
+ * may need the msg_namelen of its age, or the behaviour of 2006.  level: the number just read was
+ * that of the level (SOL_RDS).
  */
 void rds_abi_note_numbers(bool level);
 /*
@@ -37,10 +37,11 @@ void rds_call_recv_no_name(struct msghdr *msg);
 /* ---- life of a socket (calls/socket.c, calls/close.c, socket/) ---- */
 
 /*
- * socket(PF_RDS, type, protocol): checks type and protocol in the kernel's order (rds-semantics 1),
- * starts the engine on first use, makes the stand-in pair.  Returns the application's descriptor
- * number (lowest free one, SOCK_CLOEXEC and SOCK_NONBLOCK applied) and stores the socket with one
- * reference, which belongs to the descriptor: the caller drops it by rds_call_number_closed().
+ * socket(PF_RDS, type, protocol): checks type and protocol in the kernel's order (net/socket.c,
+ * net/rds/af_rds.c: rds_create()), starts the engine on first use, makes the stand-in pair.
+ * Returns the application's descriptor number (lowest free one, SOCK_CLOEXEC and SOCK_NONBLOCK
+ * applied) and stores the socket with one reference, which belongs to the descriptor: the caller
+ * drops it by rds_call_number_closed().
  */
 int rds_call_socket(int type, int protocol, struct rds_sock **out);
 
@@ -128,7 +129,7 @@ ssize_t rds_call_sendmsg(struct rds_sock *sk, int fd, const struct msghdr *msg, 
 bool rds_call_send_fast(struct rds_sock *sk, const void *buf, size_t len, const struct sockaddr *to);
 ssize_t rds_call_recvmsg(struct rds_sock *sk, int fd, struct msghdr *msg, int flags);
 /*
- * recvmmsg stores an error here that ends a batch which is not empty (rds-semantics 5.8).
+ * recvmmsg stores an error here that ends a batch which is not empty.
  * rds_sock_take_error() returns and clears it.
  */
 void rds_sock_set_error(struct rds_sock *sk, int err);

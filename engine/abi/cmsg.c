@@ -138,7 +138,7 @@ static uint64_t args_remote_bytes(const struct rds_rdma_args *args)
 	return req.remote_bytes;
 }
 
-/* ---- row 8 ---- */
+/* ---- first pass: lengths, before EMSGSIZE is decided (rds_rdma_bytes()) ---- */
 
 int rds_cmsg_scan(const struct msghdr *msg, struct rds_cmsg_summary *out)
 {
@@ -162,7 +162,7 @@ int rds_cmsg_scan(const struct msghdr *msg, struct rds_cmsg_summary *out)
 	return ret;
 }
 
-/* ---- rows 12 to 14 ---- */
+/* ---- second pass: types, vectors, mixtures, before the bytes are copied (rds_rm_size()) ---- */
 
 static int cmsg_check_args(const struct rds_cmsg_in *c)
 {
@@ -205,11 +205,11 @@ int rds_cmsg_check(const struct msghdr *msg, int flags, size_t payload, struct r
 	return (out->present & ops) && (out->present & ~ops) ? -EINVAL : 0;
 }
 
-/* ---- rows 18 and 19 without RDMA ---- */
+/* ---- third pass: execution, on a transport without RDMA (rds_cmsg_send()) ---- */
 
 /*
- * Would the kernel be able to pin the memory?  Only the first 1 MiB is tried, which is what row 9
- * allows: there is no reason to fault in gigabytes only to refuse them.
+ * Would the kernel be able to pin the memory?  Only the first 1 MiB is tried, the most
+ * that one message may move: there is no reason to fault in gigabytes only to refuse them.
  */
 int rds_cmsg_vec_usable(uint64_t vec, uint64_t nr, bool write)
 {

@@ -42,7 +42,7 @@ unsigned rds_cmsg_kind(int type); /* RDS_HAS_*; 0: no type that a program may se
 #define RDS_CMSG_VECTOR_MAX 1024 /* elements of a local vector; the limit of iovecs elsewhere */
 
 /*
- * Row 13: reads a local vector of `nr` struct rds_iovec.  Gives the sum of its bytes and, unless
+ * Reads a local vector of `nr` struct rds_iovec.  Gives the sum of its bytes and, unless
  * `out` is NULL, its elements.  -EINVAL: no element, or an empty or wrapping one; -EMSGSIZE: more
  * than 1024; -EFAULT.
  */
@@ -57,7 +57,7 @@ struct rds_cmsg_summary {
 	unsigned present;      /* RDS_HAS_*, by rds_cmsg_check */
 	/* last number of SOL_RDS seen (revisions.h), 0 none; by rds_cmsg_scan */
 	int level;
-	/* sum of RDMA_ARGS remote_vec.bytes (saturated): limit of row 9; by rds_cmsg_scan */
+	/* sum of RDMA_ARGS remote_vec.bytes (saturated), RDS_MAX_MSG at most; by rds_cmsg_scan */
 	uint64_t rdma_bytes;
 	uint32_t zcopy_cookie; /* valid with RDS_HAS_ZCOPY if the cmsg was long enough */
 	/*
@@ -67,16 +67,17 @@ struct rds_cmsg_summary {
 };
 
 /*
- * The passes are those of the kernel.  rds_cmsg_scan is row 8 (malformed cmsg_len -EINVAL,
- * RDMA_ARGS shorter than its struct -EINVAL); it clears *out and sums rdma_bytes.  rds_cmsg_check
- * is rows 12-14 (unknown or receive-only type -EINVAL, RDMA vectors -EINVAL/-EMSGSIZE/-EFAULT,
- * MSG_ZEROCOPY without cookie, forbidden mixtures -EINVAL).  The caller has checked that
- * msg->msg_control is readable for msg_controllen bytes.  A buffer shorter than one header has no
- * control message.
+ * The passes are those of the kernel (net/rds/send.c).  rds_cmsg_scan is rds_rdma_bytes(), before
+ * the length of the message is checked: malformed cmsg_len -EINVAL, RDMA_ARGS shorter than its
+ * struct -EINVAL; it clears *out and sums rdma_bytes.  rds_cmsg_check is rds_rm_size(), after that
+ * check and before the bytes are copied: unknown or receive-only type -EINVAL, RDMA vectors
+ * -EINVAL/-EMSGSIZE/-EFAULT, MSG_ZEROCOPY without cookie, forbidden mixtures -EINVAL.  The caller
+ * has checked that msg->msg_control is readable for msg_controllen bytes.  A buffer shorter than
+ * one header has no control message.
  *
- * rds_cmsg_refuse is rows 18 and 19 on a socket whose transport has neither RDMA nor zero copy: it
- * returns what executing the control messages one by one would have returned.  0 only if none has
- * the level SOL_RDS.
+ * rds_cmsg_refuse is rds_cmsg_send(), and what rds_sendmsg() refuses after it, on a socket whose
+ * transport has neither RDMA nor zero copy: it returns what executing the control messages one by
+ * one would have returned.  0 only if none has the level SOL_RDS.
  *
  * Each pass reads the program's memory again.  So a program that changes it meanwhile can make the
  * passes disagree, but cannot make a pass read outside the buffer.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * bind.c - binding a socket (rds-semantics 2).
+ * bind.c - binding a socket (net/rds/bind.c: rds_bind()).
  *
  * The node's registry tells which process owns a port.  The table in socket/bound.c tells which
  * socket of this process it is.  A binding becomes visible in three steps: the helper and its
@@ -27,7 +27,7 @@
 
 /* ---- bind ---- */
 
-/* Rows 7 and 8.  control held. */
+/* Not bound yet, and not connected with another scope.  control held. */
 static int bind_check_state(const struct rds_sock *sk, const struct rds_addr *addr)
 {
 	if (!atomic_load(&sk->open))
@@ -64,9 +64,9 @@ static int bind_local_transport(int preset, const struct rds_addr *addr)
 }
 
 /*
- * Row 9: which transport carries the address, as programs see it (SO_RDS_TRANSPORT): IB if a device
- * is there, TCP for all other addresses except loopback.  As in the kernel, a socket may ask for
- * TCP on a device's address.
+ * Which transport carries the address, as programs see it (SO_RDS_TRANSPORT): IB if a device is
+ * there, TCP for all other addresses except loopback.  As in the kernel, a socket may ask for TCP
+ * on a device's address.
  */
 static int bind_transport(const struct rds_sock *sk, const struct rds_addr *addr)
 {
@@ -93,7 +93,7 @@ static int bind_transport(const struct rds_sock *sk, const struct rds_addr *addr
 	return rds_ip_is_loopback(&addr->ip) ? RDS_TRANS_TCP : bind_local_transport(preset, addr);
 }
 
-/* Rows 10 to 12. */
+/* The port, once the transport is known.  If that fails, the socket has no transport any more. */
 static int bind_port(struct rds_sock *sk, const struct rds_addr *addr, int transport)
 {
 	uint16_t port;

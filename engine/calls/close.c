@@ -84,9 +84,10 @@ static void close_wait_burial(const struct rds_sock *sk)
 }
 
 /*
- * The kernel's order (rds-semantics 11.7), except that sent messages are not cancelled.  They go on
- * without their socket, because here the sender's process is also the network, and a program that
- * sends and closes wants its messages to arrive.  The limits of that are in conn/closed_sockets.c.
+ * The kernel's order (net/rds/af_rds.c: rds_release()), except that sent messages are not
+ * cancelled.  They go on without their socket, because here the sender's process is also the
+ * network, and a program that sends and closes wants its messages to arrive.  The limits of that
+ * are in conn/closed_sockets.c.
  */
 void rds_call_close_last(struct rds_sock *sk)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * info.c - RDS_INFO_*: the node as getsockopt shows it (rds-semantics 7.4, legacy-abi 1.4).
+ * info.c - RDS_INFO_*: the node as getsockopt shows it (net/rds/info.c).
  *
  * The protocol is the kernel's.  rds-info takes any error but ENOSPC as "no such source".  ENOSPC
  * comes with the length that is needed.  Success returns the size of one element.  Sockets and
@@ -220,7 +220,7 @@ static uint8_t info_conn_flags(enum rds_info_revision age, uint8_t flags)
 /*
  * Tools of before 2009-11 have 15 bytes for the transport's name, and the flags behind it, where a
  * newer record has the last byte of the name.  Newer tools OR both bytes.  So the flags are written
- * in both places (legacy-abi 1.4).
+ * in both places.
  */
 static void put_conn(struct info_sink *sink, const struct rds_info_rec *r)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * ioctl.c - ioctl on an RDS socket (rds-semantics 8).
+ * ioctl.c - ioctl on an RDS socket (net/rds/af_rds.c: rds_ioctl()).
  *
  * RDS itself answers the two TOS requests.  A few other requests must not reach the stand-in,
  * because AF_UNIX answers them and RDS does not.  All others go to the generic layer.

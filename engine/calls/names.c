@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * names.c - connect, getsockname, getpeername (rds-semantics 3).
+ * names.c - connect, getsockname, getpeername (net/rds/af_rds.c).
  *
  * connect only records a default destination: no traffic, no filter, repeatable, allowed before
  * bind.  The destination is written under sk->tx (sends read it there) and control (all others do),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * sockopt.c - setsockopt and getsockopt at level SOL_RDS (rds-semantics 7.1, 7.2), under each of
- * its numbers.
+ * sockopt.c - setsockopt and getsockopt at level SOL_RDS (net/rds/af_rds.c), under each of its
+ * numbers.
  *
  * The order of checks within each option is the kernel's.  It differs from option to option.  Level
  * SOL_SOCKET is in sockopt_generic.c.  RDS has no other level.

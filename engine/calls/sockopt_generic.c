@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * sockopt_generic.c - level SOL_SOCKET: the generic layer (rds-semantics 1 and 7.3).
+ * sockopt_generic.c - level SOL_SOCKET: the generic layer (net/core/sock.c).
  *
  * Options in the table are answered here: they have a meaning for RDS, or they would change how the
  * stand-in behaves, or AF_UNIX treats them differently from RDS.  All others have no effect on RDS

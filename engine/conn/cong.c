@@ -203,7 +203,7 @@ void rds_cong_check(struct rds_sock *sk)
 
 	/*
 	 * Only sockets of a real transport: the kernel's loopback transport has no congestion
-	 * (rds-semantics 5.5).
+	 * (net/rds/recv.c: rds_recv_rcvbuf_delta()).
 	 */
 	if (atomic_load_explicit(&sk->transport, memory_order_relaxed) == RDS_TRANS_LOOP)
 		return;

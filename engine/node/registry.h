@@ -108,9 +108,9 @@ static inline uint64_t registry_generation(const struct registry *reg)
 int registry_sock_add(struct registry *reg, uint64_t inode, uint32_t sndbuf, uint32_t rcvbuf, uint32_t *idx);
 /*
  * Claims (addr, port, scope). port 0: probes upward from a random start in 2..65535 with wrap
- * (rds-semantics 2). Entries of dead processes do not count: they are reclaimed on the way.
- * -EADDRINUSE; -EBUSY (the same, but the port's socket is one that several processes use: its last
- * copy may just have been closed); -ENOMEM; -EIO (damaged).
+ * (net/rds/bind.c: rds_add_bound()). Entries of dead processes do not count: they are reclaimed on
+ * the way. -EADDRINUSE; -EBUSY (the same, but the port's socket is one that several processes use:
+ * its last copy may just have been closed); -ENOMEM; -EIO (damaged).
  */
 int registry_sock_bind(struct registry *reg, uint32_t idx, const struct in6_addr *addr, uint16_t port, uint32_t scope,
 		       int transport, uint16_t *bound_port);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * stats.h - the one table of counters (rds-semantics 13): names and order of RDS_INFO_COUNTERS. The
+ * stats.h - the one table of counters (net/rds/stats.c): names and order of RDS_INFO_COUNTERS. The
  * values are in the registry, so that rds-info shows the node and not one process.
  */
 #ifndef ENGINE_NODE_STATS_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * atomic.c - compare and swap, fetch and add, with masks (rds-semantics 9.4).  The target's engine
- * carries them out, on every transport.
+ * atomic.c - compare and swap, fetch and add, with masks (net/rds/rdma.c: rds_cmsg_atomic()).  The
+ * target's engine carries them out, on every transport.
  *
  * Atomics are atomic with respect to each other, as those of a device are (IBV_ATOMIC_HCA): all
  * atomics of a process run under its receive lock.  The program's own instructions are not held

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * barrier.c - RDS_BARRIER as a socket option (legacy-abi 2): its value in and out, and the sleep of
- * a blocking call.
+ * barrier.c - RDS_BARRIER as a socket option, as programs of 2008 use it: its value in and out, and
+ * the sleep of a blocking call.
  *
  * What a mark is, and when a call is done, is in socket/op_marks.c.  In the kernel one connection
  * led to an address, so that operations ended in order, and programs of that age rely on it.  Here

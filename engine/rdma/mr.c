@@ -6,7 +6,7 @@
  * the table is the process's.  A region consists of whole pages, as in the kernel.  Its remote
  * addresses begin with 0 at the first page; the cookie carries the offset in that page.  Keys are
  * counted up from a random start, so that no key is used again soon.  No key is small enough to be
- * taken for a length (legacy-abi 1.5 rule 1), so no key is 0.
+ * taken for a length (rds_cookie_plausible()), so no key is 0.
  *
  * Nothing is pinned here.  A region is a range of addresses.  If the program maps other memory
  * there, peers reach that memory.  If memory is not mapped any more, the operation that needs it

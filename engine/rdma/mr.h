@@ -41,7 +41,8 @@ struct rds_mr {
 
 /*
  * Makes a region of a bound socket, and stores its cookie where the request says.  -EINVAL,
- * -EMSGSIZE, -EPERM, -ENOMEM, -EFAULT in the order of rds-semantics 9.2.  No lock held but sk->tx.
+ * -EMSGSIZE, -EPERM, -ENOMEM, -EFAULT in the kernel's order (net/rds/rdma.c: __rds_rdma_map()).  No
+ * lock held but sk->tx.
  */
 int rds_mr_get(struct rds_sock *sk, const struct rds_mr_request *req, uint64_t *cookie);
 /* The same for the structure of RDS_GET_MR and RDS_CMSG_RDMA_MAP, of any age. */

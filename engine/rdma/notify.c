@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * notify.c - notifications: a receive reports the outcome of operations to the program
- * (rds-semantics 5.4, 9.6).
+ * (net/rds/recv.c: rds_notify_queue_get()).
  *
  * An operation that is to be reported is its own notification, so that reporting needs no memory.
  * Notifications are taken oldest first: as many as the control buffer has room for, and at least

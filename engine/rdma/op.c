@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * op.c - operations from being listed to their end (rds-semantics 9.5 to 9.7).
+ * op.c - operations from being listed to their end.
  *
  * Every end of an operation goes through op_end_once(), once: the first end decides the status.  An
  * answer finds its operation by number, on the connection that it came by.  If the operation is not

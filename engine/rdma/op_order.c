@@ -4,7 +4,7 @@
  *
  * Answers are made under rx (op_serve.c) and go before anything else.  A program may read a message
  * that came with an operation, and confirm it to the sender: its message must not pass the result
- * of the operation (legacy-abi 2.5).
+ * of the operation.
  *
  * A message may have to wait for operations that went to other processes of its address
  * (barrier.c).  Two kinds of items pass such a waiting message:

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * op_request.c - from the control messages of a sendmsg to operations and regions (net/rds/send.c:
- * rds_cmsg_send; rds-semantics 9.4).
+ * rds_cmsg_send()).
  *
- * The shape of the vectors and the mixture of kinds have been checked (abi/cmsg.c, rows 12 to 14).
+ * The shape of the vectors and the mixture of kinds have been checked (abi/cmsg.c, second pass).
  * Here each control message is carried out in its turn, as far as that needs no peer.  The first
  * that fails undoes those before it.
  *
@@ -54,7 +54,7 @@ static void request_add_op(struct parse *p, struct rds_op *op, uint64_t token, u
 /* ---- RDMA_ARGS ---- */
 
 /*
- * Checks at most the 1 MiB that row 9 lets through: gigabytes must not be faulted in only to be
+ * Checks at most the 1 MiB that one message may move: gigabytes must not be faulted in only to be
  * refused.
  */
 static int op_check_local(const struct rds_op *op, bool write)

@@ -228,7 +228,7 @@ static enum rds_rx_verdict serve_read(struct rds_conn *conn, struct rds_ep *ep, 
 
 /*
  * An address that is no multiple of eight fails: devices refuse it as well.  The sender's RDS never
- * checks it (rds-semantics 9.4).
+ * checks it.
  */
 static enum rds_rx_verdict serve_atomic(struct rds_conn *conn, const struct rds_rx *rx, const struct rds_wire_op_hdr *h)
 {

@@ -116,8 +116,8 @@ struct rds_rdma_send {
 };
 
 /*
- * Rows 18 and 19 of rds-semantics 4.1: carries out what needs no peer.  sk->tx held.  -errno:
- * nothing is left behind.
+ * Carries out what needs no peer (net/rds/send.c: rds_cmsg_send()).  sk->tx held.  -errno: nothing
+ * is left behind.
  */
 int rds_rdma_parse(struct rds_sock *sk, const struct msghdr *msg, uint16_t dport, struct rds_rdma_send *out);
 /* The call fails, and nothing of it was sent. */

@@ -297,8 +297,8 @@ struct rds_sock *rds_sock_bound_find(const struct in6_addr *ip, uint16_t port, u
 void rds_sock_bound_insert(struct rds_sock *sk);
 void rds_sock_bound_remove(struct rds_sock *sk);
 /*
- * The level under which control messages are delivered (legacy-abi 1.1): the one that the program
- * used last, in any call.
+ * The level under which control messages are delivered: of the numbers that SOL_RDS has had, the
+ * one that the program used last, in any call.
  */
 int rds_sock_level(const struct rds_sock *sk);
 void rds_sock_used_level(struct rds_sock *sk, int level);

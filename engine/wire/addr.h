@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * addr.h - RDS addresses. The checks that bind, connect and send make on a sockaddr (three
- * different tables of errnos, rds-semantics 2, 3, 4.1), the conversion back, and whether an address
+ * different tables of errnos, as in the kernel), the conversion back, and whether an address
  * belongs to this host.
  */
 #ifndef ENGINE_WIRE_ADDR_H
@@ -31,13 +31,16 @@ static inline bool rds_ip_equal(const struct in6_addr *a, const struct in6_addr 
 bool rds_ip_is_loopback(const struct in6_addr *ip);
 
 /*
- * Table 2 rows 1-6 (the form only, nothing that depends on state). The caller has checked that len
- * bytes at sa are readable.
+ * As rds_bind() in net/rds/bind.c: the form only, nothing that depends on state. The caller has
+ * checked that len bytes at sa are readable.
  */
 int rds_addr_for_bind(const struct sockaddr *sa, int len, struct rds_addr *out);
-/* Table 3. `bound_scope` is the scope to which the socket is bound (0 = none). */
+/*
+ * As rds_connect() in net/rds/af_rds.c. `bound_scope` is the scope to which the socket is bound (0 =
+ * none).
+ */
 int rds_addr_for_connect(const struct sockaddr *sa, int len, uint32_t bound_scope, struct rds_addr *out);
-/* Table 4.1 row 4. */
+/* As rds_sendmsg() in net/rds/send.c. */
 int rds_addr_for_send(const struct sockaddr *sa, int len, struct rds_addr *out);
 
 /*

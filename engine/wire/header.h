@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * header.h - the RDS 3.1 message header (rds-semantics 12.1, 12.2): 48 bytes, big-endian. No other
- * package knows its bytes. Transports send it in front of every message. The receiver calls
+ * header.h - the RDS 3.1 message header (net/rds/rds.h): 48 bytes, big-endian. No other package
+ * knows its bytes. Transports send it in front of every message. The receiver calls
  * rds_wire_hdr_decode() before it uses any field.
  */
 #ifndef ENGINE_WIRE_HEADER_H

@@ -471,7 +471,7 @@ static void wait_for(enum kind k, uint64_t id)
 	expect(barrier(id, true, &mark), 0, "BARRIER for an id that is done");
 }
 
-/* An id that nothing has yet, on a socket that does not block: EAGAIN, and the socket is armed with it (legacy-abi 2.3). */
+/* An id that nothing has yet, on a socket that does not block: EAGAIN, and the socket is armed with it. */
 static void arm_ahead(void)
 {
 	uint64_t mark = GARBAGE;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * player_marks.c - the player as a program of February 2008 (--marks): its operations have ids, and RDS_BARRIER tells up to which one all to an
- * address are over (legacy-abi 2).
+ * address are over.
  *
  * What the mark may be follows from notifications, since both are there at the same instant: it covers all ids up to the first of which we have not
  * been told, it covers none of which we are not told by the next receive, it never falls, and in the end it is the last id.

@@ -68,7 +68,7 @@ static int refuse(void)
 	return rds_cmsg_refuse(&m);
 }
 
-/* ---- row 8 ---- */
+/* ---- first pass: lengths ---- */
 
 START_TEST(none)
 {
@@ -168,7 +168,7 @@ START_TEST(args_size_and_sum)
 }
 END_TEST
 
-/* ---- rows 12 to 14 ---- */
+/* ---- second pass: types, vectors, mixtures ---- */
 
 START_TEST(types)
 {
@@ -306,7 +306,7 @@ START_TEST(order_of_errors)
 }
 END_TEST
 
-/* ---- rows 18 and 19 ---- */
+/* ---- third pass: execution without RDMA ---- */
 
 static int refuse_one(int type, const void *data, size_t len)
 {

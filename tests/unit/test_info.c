@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * test_info.c - RDS_INFO_*: the getsockopt protocol, the records, what other processes tell, and processes that do not
- * answer, answer nonsense, or ask without listening (rds-semantics 7.4).
+ * answer, answer nonsense, or ask without listening.
  */
 #include <arpa/inet.h>
 #include <check.h>

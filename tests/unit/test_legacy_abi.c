@@ -97,7 +97,7 @@ static void distinct_words(void)
 	word[5] = UINT64_MAX;
 }
 
-/* The rows of legacy-abi.md 1.3. -1: the revision does not have it. */
+/* Per revision: the size, the word of each field, the byte of the token. -1: it has none. */
 static const struct {
 	const char *abi;
 	int size, cookie, addr, bytes, id, token_at, token_bytes;

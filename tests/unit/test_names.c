@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_names.c - bind, connect, getsockname, getpeername: every row of the tables of rds-semantics 2 and 3, the table of
+ * test_names.c - bind, connect, getsockname, getpeername: each of the kernel's checks in its order, the table of
  * bound sockets, and two threads that bind at once.
  */
 #include <arpa/inet.h>
@@ -156,7 +156,7 @@ START_TEST(bind_refuses_foreign_address)
 	ck_assert_int_eq(transport(sk, skfd), RDS_TRANS_NONE);
 	preset(sk, skfd, RDS_TRANS_TCP);
 	ck_assert_int_eq(bind4(sk, "192.0.2.77", 4000), -ENOPROTOOPT);
-	ck_assert_int_eq(transport(sk, skfd), RDS_TRANS_TCP); /* row 9 keeps it */
+	ck_assert_int_eq(transport(sk, skfd), RDS_TRANS_TCP); /* an address that it does not have keeps it */
 	ck_assert_int_eq(bind4(sk, "127.0.0.1", 0), 0);
 }
 END_TEST
@@ -165,7 +165,7 @@ START_TEST(bind_probe_port_resets_transport)
 {
 	preset(sk, skfd, RDS_TRANS_TCP);
 	ck_assert_int_eq(bind4(sk, "127.0.0.1", 1), -EINVAL);
-	ck_assert_int_eq(transport(sk, skfd), RDS_TRANS_NONE); /* rows 10-12 do not */
+	ck_assert_int_eq(transport(sk, skfd), RDS_TRANS_NONE); /* a bad port does not */
 	ck_assert_int_eq(bind4(sk, "127.0.0.1", 0), 0);
 	ck_assert_int_eq(transport(sk, skfd), RDS_TRANS_LOOP);
 }

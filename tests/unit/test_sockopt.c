@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_sockopt.c - socket options and ioctls: order of checks, exact errnos, what is read back (rds-semantics 1, 7, 8).
+ * test_sockopt.c - socket options and ioctls: order of checks, exact errnos, what is read back.
  */
 #include <arpa/inet.h>
 #include <asm/ioctls.h>

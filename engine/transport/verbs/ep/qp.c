@@ -98,7 +98,7 @@ int verbs_qp_create(struct verbs_ep *ep)
 
 /*
  * Sets how long a sender pauses that has found no receive buffer here.  rdma_cm leaves the value at
- * 0, which means 655 ms, the longest there is; the kernel's RDS uses 0.32 ms (rds-semantics 12.3).
+ * 0, which means 655 ms, the longest there is; the kernel's RDS uses 0.32 ms.
  * If it cannot be set, everything works, but slowly when buffers run out.
  */
 void verbs_qp_set_rnr_timer(struct verbs_ep *ep)
