@@ -2,10 +2,10 @@
 /*
  * send.c - sendmsg: takes a message from the program (net/rds/send.c: rds_sendmsg).
  *
- * All checks come in the kernel's order (rds-semantics 4.1; the row numbers stand beside them).
- * Then the message is admitted, under the transmit locks of the socket and the connection.  Or the
- * call waits: for the end of congestion, or for buffer space.  Congestion comes before space.  A
- * message is admitted on the bytes that were queued before it.
+ * All checks come in the kernel's order (net/rds/send.c: rds_sendmsg()).  Then the message is
+ * admitted, under the transmit locks of the socket and the connection.  Or the call waits: for the
+ * end of congestion, or for buffer space.  Congestion comes before space.  A message is admitted on
+ * the bytes that were queued before it.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -46,7 +46,7 @@ struct send_call {
 	bool checked;
 };
 
-/* Rows 4-7. sk->tx held. */
+/* The name, the bound address, the scopes. sk->tx held. */
 static int send_check_name(struct send_call *c, struct rds_sock_dst **slot)
 {
 	const struct msghdr *msg = c->msg;
@@ -99,7 +99,7 @@ static int send_check_name(struct send_call *c, struct rds_sock_dst **slot)
 	return 0;
 }
 
-/* Rows 8-15. */
+/* Control messages and lengths, up to the copy of the bytes. */
 static int send_check_payload(struct send_call *c)
 {
 	const struct msghdr *msg = c->msg;
@@ -142,7 +142,7 @@ static int send_check_payload(struct send_call *c)
 	return 0;
 }
 
-/* Row 22 without waiting; conn->tx held. */
+/* Does the peer report the port as congested?  conn->tx held. */
 static bool conn_port_congested(const struct rds_conn *conn, uint16_t port)
 {
 	const struct rds_cong_map *far = atomic_load_explicit(&conn->fcong, memory_order_acquire);
@@ -192,7 +192,7 @@ static inline bool sock_is_handed_off(const struct rds_sock *sk)
 	return atomic_load_explicit(&sk->handing_off, memory_order_relaxed);
 }
 
-/* conn->tx held.  Row 20 (connection gone): AGAIN, the caller looks the destination up again. */
+/* conn->tx held.  The connection is gone: AGAIN, the caller looks the destination up again. */
 static enum admit send_admit(struct send_call *c, struct rds_sock_dst *d, int *err)
 {
 	struct rds_conn *conn = d->conn;
@@ -264,7 +264,7 @@ static enum admit send_admit(struct send_call *c, struct rds_sock_dst *d, int *e
 	return SENT;
 }
 
-/* Rows 18 and 19; done once, however often the call tries.  sk->tx held. */
+/* Carries out the control messages; done once, however often the call tries.  sk->tx held. */
 static int send_execute_cmsgs(struct send_call *c)
 {
 	int err;
@@ -304,7 +304,7 @@ static void sock_fix_tos(struct rds_sock *sk)
 	rds_sock_changed(sk);
 }
 
-/* Rows 4 to 24 in one attempt, which never sleeps. */
+/* All checks from the name on, and the send, in one attempt, which never sleeps. */
 static enum admit send_try_once(struct send_call *c, int *err)
 {
 	struct rds_sock *sk = c->sk;
@@ -395,7 +395,7 @@ static enum admit send_retry(struct send_call *c, int *err)
 	return a;
 }
 
-/* Rows 22' and 23': a sleep for congestion (no timeout applies) or for space (SO_SNDTIMEO). */
+/* A sleep for congestion (no timeout applies) or for space (SO_SNDTIMEO). */
 static short send_wait_event(enum admit why)
 {
 	return why == CONGESTED ? RDS_WAIT_CONG : why == NO_ROOM ? RDS_WAIT_ROOM : POLLOUT;
