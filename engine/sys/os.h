@@ -180,9 +180,10 @@ static inline int64_t os_wall_seconds(void)
 void os_random(void *buf, size_t len);
 
 /*
- * One packet with descriptors (AF_UNIX). os_pass_send() returns 0 or -errno. os_pass_recv() returns
- * the number of bytes (0: hang-up) or -errno. The caller owns the *nfds received descriptors, which
- * are close-on-exec. *lost: some could not be received for lack of free descriptor numbers.
+ * One packet with descriptors (AF_UNIX; pass_fds.c). os_pass_send() returns 0 or -errno.
+ * os_pass_recv() returns the number of bytes (0: hang-up) or -errno. The caller owns the *nfds
+ * received descriptors, which are close-on-exec. *lost: some could not be received for lack of free
+ * descriptor numbers.
  */
 #define OS_PASS_MAX 4
 int os_pass_send(int fd, const void *buf, size_t len, const int *fds, unsigned nfds, int flags);
@@ -195,11 +196,11 @@ ssize_t os_pass_recv_few(int fd, void *buf, size_t len, int fds[OS_PASS_MAX], un
 			 int flags);
 
 /*
- * Two tables of descriptors. The engine's helper thread has a table of its own where the kernel
- * allows it. So the program's table is not shared, and stays as fast as without the library; see
- * helper/fd_exchange.h. A number means something only in its table, so a descriptor that both sides
- * use has a number in each. os_fd_table tells which table this thread has: 0 the program's, 1 the
- * helper's own.
+ * Two tables of descriptors (fd_table.c). The engine's helper thread has a table of its own where
+ * the kernel allows it. So the program's table is not shared, and stays as fast as without the
+ * library; see helper/fd_exchange.h. A number means something only in its table, so a descriptor
+ * that both sides use has a number in each. os_fd_table tells which table this thread has: 0 the
+ * program's, 1 the helper's own.
  */
 extern __thread int os_fd_table __attribute__((tls_model("initial-exec")));
 struct os_fd {
@@ -314,13 +315,13 @@ void os_close_slot(_Atomic int *slot);
 void os_fds_forked(void);
 
 /*
- * A pipe whose writing end never blocks. That end is opened for both directions where /proc allows
- * it. Its owner is then a reader itself, so waking a process that has just ended raises no SIGPIPE.
- * 0 or -errno.
+ * A pipe whose writing end never blocks (signals.c). That end is opened for both directions where
+ * /proc allows it. Its owner is then a reader itself, so waking a process that has just ended
+ * raises no SIGPIPE. 0 or -errno.
  */
 int os_wake_pipe(int fds[2], int flags);
 
-/* a file of at least so many bytes, whose bytes no process can change any more */
+/* a file of at least so many bytes, whose bytes no process can change any more (pass_fds.c) */
 bool os_memfd_is_sealed(int fd, uint64_t size);
 
 #endif

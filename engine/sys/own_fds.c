@@ -5,12 +5,12 @@
  * Every close() and dup2() of the application asks for a number, so a look-up is two loads without
  * a lock. The list is a table of pages by number; pages are made on demand and never freed. Changes
  * are made under fds_lock. An internal number is chosen high: there neither code that relies on the
- * lowest free number nor select() of the application meets it. It can be moved. This file knows
- * neither what a descriptor is for nor its users.
+ * lowest free number nor select() of the application meets it. It can be moved. All of this is
+ * about the program's table; a thread with a table of its own (fd_table.c) has no list. This file
+ * knows neither what a descriptor is for nor its users.
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -42,8 +42,6 @@ static pthread_mutex_t fds_lock = PTHREAD_MUTEX_INITIALIZER;
  * parent.
  */
 static _Atomic pid_t fds_pid;
-
-__thread int os_fd_table __attribute__((tls_model("initial-exec")));
 
 static struct fd_entry *fd_find(int fd)
 {
@@ -292,69 +290,6 @@ void os_fd_abandon(int fd)
 	os_close(fd);
 }
 
-/* ---- a separate descriptor table ---- */
-
-#ifndef SYS_close_range
-#define SYS_close_range 436
-#endif
-#ifndef SYS_pidfd_open
-#define SYS_pidfd_open 434
-#endif
-#ifndef SYS_pidfd_getfd
-#define SYS_pidfd_getfd 438
-#endif
-#define UNSHARE 2 /* CLOSE_RANGE_UNSHARE */
-
-/* A sanitizer writes to descriptor 2 by itself, and its output must not be lost. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define KEPT 3
-#else
-#define KEPT 0
-#endif
-
-/*
- * Closing everything while unsharing makes the kernel create an empty table (before Linux 6.12 it
- * copies the first 64 numbers and closes the copies at once). The standard numbers are filled with
- * a descriptor that can be neither read nor written. Code that always writes to descriptor 2, such
- * as an allocator that has found damage, must not hit a descriptor of the engine.
- */
-int os_fd_table_unshare(void)
-{
-	int fd, ret = (int)os_syscall(SYS_close_range, KEPT, (long)~0u, UNSHARE, 0, 0, 0);
-
-	if (ret < 0)
-		return ret;
-	os_fd_table = 1;
-	fd = os_epoll_create();
-	while (fd >= 0 && fd < 2)
-		fd = os_fcntl(fd, F_DUPFD, 0);
-	if (fd > 2)
-		raw_close(fd);
-	return 0;
-}
-
-/* Higher numbers are not copied; lower ones are closed at once. */
-int os_fd_table_unshare_keep(int only)
-{
-	int ret = (int)os_syscall(SYS_close_range, only + 1, (long)~0u, UNSHARE, 0, 0, 0);
-
-	if (ret < 0)
-		return ret;
-	os_fd_table = 1;
-	return only ? (int)os_syscall(SYS_close_range, 0, only - 1, 0, 0, 0, 0) : 0;
-}
-
-int os_fd_dup_of_main(int n)
-{
-	long fd, pid = os_syscall(SYS_pidfd_open, os_getpid(), 0, 0, 0, 0, 0);
-
-	if (pid < 0)
-		return (int)pid;
-	fd = os_syscall(SYS_pidfd_getfd, pid, n, 0, 0, 0, 0);
-	raw_close((int)pid);
-	return (int)fd;
-}
-
 bool os_fd_is_internal(int fd)
 {
 	struct fd_entry *e = fd_find(fd);
@@ -408,31 +343,4 @@ void os_fd_each_internal(unsigned first, unsigned last, void (*cb)(int fd, void 
 		else if (os_fd_is_internal((int)fd))
 			cb((int)fd, arg);
 	}
-}
-
-int os_wake_pipe(int fds[2], int flags)
-{
-	char path[40];
-	int rw, err = os_pipe(fds, flags | O_CLOEXEC);
-
-	if (err < 0)
-		return err;
-	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", fds[1]);
-	rw = os_open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
-	if (rw < 0) {
-		os_fcntl(fds[1], F_SETFL, O_NONBLOCK);
-		return 0;
-	}
-	os_close(fds[1]);
-	fds[1] = rw;
-	return 0;
-}
-
-bool os_memfd_is_sealed(int fd, uint64_t size)
-{
-	const int seals = F_SEAL_SHRINK | F_SEAL_WRITE;
-	struct stat st;
-	int have = os_fcntl(fd, F_GET_SEALS, 0);
-
-	return have >= 0 && (have & seals) == seals && os_fstat(fd, &st) == 0 && (uint64_t)st.st_size >= size;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * signals.c - holds signals back around a sleep that consists of several system calls but must
- * behave towards signals as one, and around a write that must raise no signal.
+ * behave towards signals as one, and around a write that must raise no signal; and makes a pipe that
+ * raises none.
  *
  * Around a sleep the pending signals are examined before they are let through: after an -EINTR
  * nothing tells whether the handler that has run wants calls to be restarted. Two groups are not
@@ -10,6 +11,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/syscall.h>
 
 #include "engine/sys/os.h"
@@ -140,4 +142,22 @@ ssize_t os_write_quiet(int fd, const void *buf, size_t len)
 	n = os_write(fd, buf, len);
 	sigquiet_release(&s, PIPE_BIT | SIZE_BIT | TERMINAL_BIT, n == -EPIPE ? PIPE_BIT : n == -EFBIG ? SIZE_BIT : 0);
 	return n;
+}
+
+int os_wake_pipe(int fds[2], int flags)
+{
+	char path[40];
+	int rw, err = os_pipe(fds, flags | O_CLOEXEC);
+
+	if (err < 0)
+		return err;
+	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", fds[1]);
+	rw = os_open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
+	if (rw < 0) {
+		os_fcntl(fds[1], F_SETFL, O_NONBLOCK);
+		return 0;
+	}
+	os_close(fds[1]);
+	fds[1] = rw;
+	return 0;
 }

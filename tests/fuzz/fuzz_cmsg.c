@@ -6,7 +6,7 @@
  * Input: flags, two sizes for the receiving side, then the control buffer.  Each is tried a second time as another process's (foreign_memory.h), whose
  * memory is the control buffer, and nothing else.
  *
- * fuzz-sources: engine/abi/cmsg.c engine/abi/caller.c engine/sys/uaccess.c engine/sys/os.c engine/sys/signals.c engine/sys/own_fds.c engine/abi/revisions.c engine/sys/options.c engine/sys/log.c
+ * fuzz-sources: engine/abi/cmsg.c engine/abi/caller.c engine/sys/uaccess.c engine/sys/os.c engine/sys/signals.c engine/sys/own_fds.c engine/sys/fd_table.c engine/abi/revisions.c engine/sys/options.c engine/sys/log.c
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
  * the patches are, all calls have to come back, without a crash and within bounded work.
  *
  * fuzz-sources: engine/node/area.c engine/node/area_lock.c engine/node/bindings.c engine/node/file.c engine/node/file_lock.c engine/node/lost_file.c engine/node/process.c engine/node/registry.c engine/node/snapshot.c engine/node/socket_name.c engine/node/stats.c
- * fuzz-sources: engine/sys/os.c engine/sys/signals.c engine/sys/own_fds.c engine/sys/user_id.c engine/sys/log.c engine/sys/options.c
+ * fuzz-sources: engine/sys/os.c engine/sys/signals.c engine/sys/own_fds.c engine/sys/fd_table.c engine/sys/user_id.c engine/sys/log.c engine/sys/options.c
  */
 #include <arpa/inet.h>
 #include <fcntl.h>

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * pass_fds.c - packets with descriptors between processes, and whether a file that came so may be
+ * mapped: its bytes must not change, nor end early.
+ */
+#include "engine/sys/os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+int os_pass_send(int fd, const void *buf, size_t len, const int *fds, unsigned nfds, int flags)
+{
+	union {
+		struct cmsghdr align;
+		char buf[CMSG_SPACE(OS_PASS_MAX * sizeof(int))];
+	} u = {{0}};
+	struct iovec iov = {.iov_base = (void *)(uintptr_t)buf, .iov_len = len};
+	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1};
+	struct cmsghdr *cm;
+	ssize_t n;
+
+	if (nfds) {
+		mh.msg_control = u.buf;
+		mh.msg_controllen = CMSG_SPACE(nfds * sizeof(int));
+		cm = CMSG_FIRSTHDR(&mh);
+		cm->cmsg_level = SOL_SOCKET;
+		cm->cmsg_type = SCM_RIGHTS;
+		cm->cmsg_len = CMSG_LEN(nfds * sizeof(int));
+		memcpy(CMSG_DATA(cm), fds, nfds * sizeof(int));
+	}
+	n = os_sendmsg(fd, &mh, flags | MSG_NOSIGNAL);
+	return n < 0 ? (int)n : n == (ssize_t)len ? 0 : -EIO;
+}
+
+static void cmsg_take_fds(struct msghdr *mh, int fds[OS_PASS_MAX], unsigned *nfds)
+{
+	struct cmsghdr *cm;
+	size_t i, n;
+	int fd;
+
+	for (cm = CMSG_FIRSTHDR(mh); cm; cm = CMSG_NXTHDR(mh, cm)) {
+		if (cm->cmsg_level != SOL_SOCKET || cm->cmsg_type != SCM_RIGHTS)
+			continue;
+		n = (cm->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		for (i = 0; i < n; i++) {
+			memcpy(&fd, CMSG_DATA(cm) + i * sizeof(int), sizeof(int));
+			if (*nfds < OS_PASS_MAX)
+				fds[(*nfds)++] = fd;
+			else
+				os_close(fd);
+		}
+	}
+}
+
+ssize_t os_pass_recv_few(int fd, void *buf, size_t len, int fds[OS_PASS_MAX], unsigned room, unsigned *nfds, bool *lost,
+			 int flags)
+{
+	union {
+		struct cmsghdr align;
+		char buf[CMSG_SPACE(OS_PASS_MAX * sizeof(int))];
+	} u;
+	struct iovec iov = {.iov_base = buf, .iov_len = len};
+	struct msghdr mh = {.msg_iov = &iov,
+			    .msg_iovlen = 1,
+			    .msg_control = u.buf,
+			    /* the kernel fills padding, too */
+			    .msg_controllen = room ? CMSG_LEN(room * sizeof(int)) : 0};
+	ssize_t n = os_recvmsg(fd, &mh, flags | MSG_CMSG_CLOEXEC);
+
+	*nfds = 0;
+	*lost = false;
+	if (n < 0)
+		return n;
+	cmsg_take_fds(&mh, fds, nfds);
+	*lost = mh.msg_flags & MSG_CTRUNC;
+	return n;
+}
+
+ssize_t os_pass_recv(int fd, void *buf, size_t len, int fds[OS_PASS_MAX], unsigned *nfds, bool *lost, int flags)
+{
+	return os_pass_recv_few(fd, buf, len, fds, OS_PASS_MAX, nfds, lost, flags);
+}
+
+bool os_memfd_is_sealed(int fd, uint64_t size)
+{
+	const int seals = F_SEAL_SHRINK | F_SEAL_WRITE;
+	struct stat st;
+	int have = os_fcntl(fd, F_GET_SEALS, 0);
+
+	return have >= 0 && (have & seals) == seals && os_fstat(fd, &st) == 0 && (uint64_t)st.st_size >= size;
+}
