@@ -3,8 +3,9 @@
  * lock_order.h - the order of the engine's locks, and the three locks that exist once per process.
  *
  * The locks, outermost first. A thread that holds one of them never sleeps in the kernel for
- * another process. The exception is control, under which a thread may wait for the registry's
- * record lock, for a bounded time.
+ * another process. The exception is the registry's record lock, for which a thread may wait for a
+ * bounded time: under control, and under rx only if another process has died or stopped in the
+ * middle of a change.
  *
  *	sk->tx	sends on one socket, its destination cache
  *	control	socket and connection tables, binding, connection state, life of the engine
@@ -13,6 +14,25 @@
  *	rx	all receive queues, congestion state of sockets, receive side of endpoints,
  *		attention
  *	wait	lists of sleeping threads, readiness shown on stand-ins
+ *
+ * Locks of single packages, and their places between these:
+ *
+ *	engine_start_lock (calls/start.c), round_lock (helper/round.c), export_lock (share/lease.c),
+ *	standby_lock (share/standby.h)
+ *		before control
+ *	making (transport/verbs/device.c)
+ *		between control and rx
+ *	queue_busy_walk (conn/send_queue.c)
+ *		before conn->tx
+ *	queue_busy_lock (conn/send_queue.c), fault_ep.lock (transport/fault/fault.h)
+ *		after conn->tx
+ *	fds_lock (sys/own_fds.c)
+ *		after all of them; a hook of that list may take reg->mutex
+ *	reg->mutex, then the record lock of the registry's area (node/registry_impl.h)
+ *		after all of them, fds_lock too
+ *
+ * Every other mutex is a leaf: it guards a list or a table of its file, and below it at most
+ * fds_lock and the timers' are taken.
  *
  * The receive path never takes conn->tx. If it has something to send (answers to pings, congestion
  * maps), it leaves that as work for the caller of progress, which does it after dropping rx.

@@ -4,7 +4,7 @@
  * freed.
  *
  * A message is cut into *frames*.  A frame is one SEND of a 48-byte RDS header and at most
- * caps.frame bytes of payload (rds-semantics 12.5, with larger slices; when they connect, both
+ * caps.frame bytes of payload (as in net/rds/ib_send.c, with larger slices; when they connect, both
  * sides tell how much they take).  Several small messages may share a frame: the header and bytes
  * of each follow those of the previous message, at the next multiple of VERBS_ALIGN.
  * Acknowledgement and credits are in the first header.
