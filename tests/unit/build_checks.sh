@@ -36,6 +36,12 @@ symbols()
 	sh "$TOP_SRCDIR/scripts/check-symbols" "$tmp/tree/preload/libc/symbols.def" "$tmp/lib.so"
 }
 
+# header GUARD FILE
+header()
+{
+	printf '#ifndef %s\n#define %s\n#endif\n' "$1" "$1" >"$tmp/tree/$2"
+}
+
 # A clean tree: a file or two per package.
 clean()
 {
@@ -54,8 +60,14 @@ clean()
 		preload/libc	: libc :
 		preload/calls	: : preload/libc
 	EOF
-	touch engine/rds.h engine/sys/os.h engine/socket/socket.h engine/conn/conn.h engine/conn/cong.h
-	touch include/rds_abi.h preload/libc/preload.h preload/calls/calls.h
+	header ENGINE_RDS_H engine/rds.h
+	header ENGINE_SYS_OS_H engine/sys/os.h
+	header ENGINE_SOCKET_SOCKET_H engine/socket/socket.h
+	header ENGINE_CONN_CONN_H engine/conn/conn.h
+	header ENGINE_CONN_CONG_H engine/conn/cong.h
+	header INCLUDE_RDS_ABI_H include/rds_abi.h
+	header PRELOAD_LIBC_PRELOAD_H preload/libc/preload.h
+	header PRELOAD_CALLS_CALLS_H preload/calls/calls.h
 	printf '#include "preload/libc/symbols.def"\n#include "include/rds_abi.h"\n' >preload/libc/real.c
 	printf '#include "preload/libc/preload.h"\n#include "engine/rds.h"\n#include "engine/sys/os.h"\n' >preload/calls/send.c
 	printf '#include "engine/sys/os.h"\n#include "engine/socket/socket.h"\nint x;\n' >engine/socket/socket.c
@@ -108,6 +120,13 @@ done
 clean
 sed -i 's/^socket.*/& conn/' "$tmp/tree/engine/packages"
 expect "a table that points up" 1 'socket sees conn, which is not below' layers
+
+clean
+header ENGINE_CONN_CONN_H engine/conn/cong.h
+expect "another header's guard" 1 'engine/conn/cong.h: not ENGINE_CONN_CONG_H' layers
+clean
+echo 'int z;' >"$tmp/tree/preload/calls/calls.h"
+expect "no guard" 1 'preload/calls/calls.h: not PRELOAD_CALLS_CALLS_H' layers
 
 clean
 objects=
