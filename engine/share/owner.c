@@ -12,8 +12,8 @@
  * waits for a borrower.  It closes a channel that does not take its reply or sends an invalid
  * packet.
  *
- * Must not know what calls do (owner_call.c), what they look like in a packet (owner_request.c), how
- * long they sleep (owner_sleep.c), nor how borrowers attach (owner_attach.c).
+ * Must not know what calls do (owner_call.c), what they look like in a packet (owner_request.c),
+ * how long they sleep (owner_sleep.c), nor how borrowers attach (owner_attach.c).
  */
 #include "engine/share/owner.h"
 

@@ -17,11 +17,11 @@
  *
  * Locks of single packages, and their places between these:
  *
- *	engine_start_lock (calls/start.c), round_lock (helper/round.c), export_lock (share/lease.c),
- *	standby_lock (share/standby.h)
+ *	engine_start_lock (calls/start.c), round_lock (helper/round.c),
+ *	export_lock (share/lease.c), standby_lock (share/standby.h)
  *		before control
  *	making (transport/verbs/device.c)
- *		between control and rx
+ *		after control, before rx
  *	queue_busy_walk (conn/send_queue.c)
  *		before conn->tx
  *	queue_busy_lock (conn/send_queue.c), fault_ep.lock (transport/fault/fault.h)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * signals.c - holds signals back around a sleep that consists of several system calls but must
- * behave towards signals as one, and around a write that must raise no signal; and makes a pipe that
- * raises none.
+ * behave towards signals as one, and around a write that must raise no signal; and makes a pipe
+ * that raises none.
  *
  * Around a sleep the pending signals are examined before they are let through: after an -EINTR
  * nothing tells whether the handler that has run wants calls to be restarted. Two groups are not

@@ -35,10 +35,7 @@ bool rds_ip_is_loopback(const struct in6_addr *ip);
  * checked that len bytes at sa are readable.
  */
 int rds_addr_for_bind(const struct sockaddr *sa, int len, struct rds_addr *out);
-/*
- * As rds_connect() in net/rds/af_rds.c. `bound_scope` is the scope to which the socket is bound (0 =
- * none).
- */
+/* As rds_connect() in net/rds/af_rds.c. `bound_scope`: to which the socket is bound, 0 for none. */
 int rds_addr_for_connect(const struct sockaddr *sa, int len, uint32_t bound_scope, struct rds_addr *out);
 /* As rds_sendmsg() in net/rds/send.c. */
 int rds_addr_for_send(const struct sockaddr *sa, int len, struct rds_addr *out);
