@@ -11,8 +11,8 @@
  * Helper only, except verbs_cm_start(), verbs_cm_dev_get() and the functions marked "any thread".
  * Must not know what endpoints are.
  */
-#ifndef VERBS_CM_H
-#define VERBS_CM_H
+#ifndef ENGINE_TRANSPORT_VERBS_CM_CM_H
+#define ENGINE_TRANSPORT_VERBS_CM_CM_H
 
 #include "engine/node/registry.h"
 #include "engine/sys/patience.h"

@@ -12,8 +12,8 @@
  * that is used.  Without a common version the request is refused with VERBS_NO_VERSION, and the
  * logs of both sides name both ranges.
  */
-#ifndef ENGINE_TRANSPORT_VERBS_PRIVATE_DATA_H
-#define ENGINE_TRANSPORT_VERBS_PRIVATE_DATA_H
+#ifndef ENGINE_TRANSPORT_VERBS_CM_PRIVATE_DATA_H
+#define ENGINE_TRANSPORT_VERBS_CM_PRIVATE_DATA_H
 
 #include <stdint.h>
 

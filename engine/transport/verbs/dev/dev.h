@@ -10,8 +10,8 @@
  * Must not know what is in a buffer or a block, nor who uses the device and what for: struct
  * verbs_dev_users says what those have to do.
  */
-#ifndef VERBS_DEV_H
-#define VERBS_DEV_H
+#ifndef ENGINE_TRANSPORT_VERBS_DEV_DEV_H
+#define ENGINE_TRANSPORT_VERBS_DEV_DEV_H
 
 #include <errno.h>
 #include <pthread.h>

@@ -10,8 +10,8 @@
  * called as vb.NAME.  Each function keeps the error convention of its library: verbs_err() turns a
  * result into -errno.
  */
-#ifndef ENGINE_TRANSPORT_VERBS_LIBS_H
-#define ENGINE_TRANSPORT_VERBS_LIBS_H
+#ifndef ENGINE_TRANSPORT_VERBS_DEV_LIBS_H
+#define ENGINE_TRANSPORT_VERBS_DEV_LIBS_H
 
 #include <errno.h>
 #include <infiniband/verbs.h>

@@ -20,8 +20,8 @@
  *
  * What verbs.c takes is in the first part of the functions; the rest is between the files here.
  */
-#ifndef VERBS_EP_H
-#define VERBS_EP_H
+#ifndef ENGINE_TRANSPORT_VERBS_EP_EP_H
+#define ENGINE_TRANSPORT_VERBS_EP_EP_H
 
 #include "engine/sys/fence.h"
 #include "engine/transport/verbs/cm/cm.h"

@@ -7,8 +7,8 @@
  * in the send queue from the moment it is in the chain.  The functions are inline, since every
  * message passes through them.
  */
-#ifndef ENGINE_TRANSPORT_VERBS_POST_LIST_H
-#define ENGINE_TRANSPORT_VERBS_POST_LIST_H
+#ifndef ENGINE_TRANSPORT_VERBS_EP_POST_LIST_H
+#define ENGINE_TRANSPORT_VERBS_EP_POST_LIST_H
 
 #include <endian.h>
 #include <string.h>

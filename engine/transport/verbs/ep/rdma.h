@@ -2,8 +2,8 @@
 /*
  * rdma.h - RDMA operations that the device carries out (rdma.c).
  */
-#ifndef ENGINE_TRANSPORT_VERBS_RDMA_H
-#define ENGINE_TRANSPORT_VERBS_RDMA_H
+#ifndef ENGINE_TRANSPORT_VERBS_EP_RDMA_H
+#define ENGINE_TRANSPORT_VERBS_EP_RDMA_H
 
 #include "engine/transport/verbs/ep/ep.h"
 
