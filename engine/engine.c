@@ -6,11 +6,9 @@
  * there.  It only closes the engine's descriptors, so that the kernel reports the end of the parent
  * when the parent ends.
  */
-#include <string.h>
-
 #include "engine/abi/foreign_memory.h"
 #include "engine/rds.h"
-#include "engine/node/stats.h"
+#include "engine/node/registry.h"
 #include "engine/sys/process.h"
 
 #include "engine/share/owner.h"
@@ -130,54 +128,29 @@ __attribute__((constructor)) void rds_engine_join(void)
 
 /* ---- forked child ---- */
 
-static void fork_close_fd(int fd, void *arg)
-{
-	(void)arg;
-	if (!rds_standby_keeps_fd(fd))
-		os_fd_abandon(fd);
-}
-
+/*
+ * In the order of engine/packages.  Only the ends matter: every package may use what sys has
+ * renewed, and share, which knows the descriptors that live on, closes those of all packages.  The
+ * child is a process without an engine when all is forgotten, not before: while it still looks
+ * inherited, nobody starts a new one.
+ */
 void rds_engine_fork_child(void)
 {
 	if (!os_process_inherited())
 		return;
-	rds_call_start_forget();
-	os_fds_forked();
-	rds_thread_records_forget();
-	if (rds_node_registry)
-		registry_abandon(rds_node_registry);
-	rds_node_registry = NULL;
-	os_fd_each_internal(0, ~0u, fork_close_fd, NULL);
-	rds_standby_fds_closed();
-	rds_stat_detach();
-	rds_sock_forget();
-	rds_helper_leader_forget();
-	rds_sock_bound_forget();
-	rds_wait_forget();
-	rds_progress_linger_forget();
-	rds_helper_forget();
-	rds_progress_forget();
-	rds_aside_forget();
-	rds_helper_reserve_forget();
-	rds_fd_exchange_forget();
-	rds_helper_keeper_forget();
-	rds_helper_threads_forget();
-	rds_queue_forget();
-	rds_cong_forget();
-	rds_conn_work_forget();
-	rds_conn_forget();
-	rds_route_ports_forget();
-	rds_inc_forget();
-	rds_mr_forget();
-	rds_shm_forget();
-	rds_transports_forget();
-	memset(&rds_transport_set, 0, sizeof(rds_transport_set));
-	rds_conn_receive_forget();
-	rds_info_forget();
-	rds_owner_forget();
-	rds_lease_forget();
-	rds_handoff_unbound_forget();
-	atomic_store(&rds_share_possible, false);
-	rds_lock_order_forget();
+	os_fork_child();
+	rds_node_fork_child();
+	rds_helper_fork_child();
+	rds_abi_fork_child();
+	rds_shm_fork_child();
+#ifdef HAVE_VERBS
+	rds_verbs_fork_child();
+#endif
+	rds_sock_fork_child();
+	rds_conn_fork_child();
+	rds_progress_fork_child();
+	rds_rdma_fork_child();
+	rds_call_fork_child();
+	rds_share_fork_child();
 	os_process_forget();
 }

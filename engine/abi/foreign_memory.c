@@ -123,7 +123,7 @@ struct rds_foreign_memory *rds_foreign_memory_get(struct rds_foreign_memory *m)
 	return m;
 }
 
-void rds_foreign_memory_forget(void)
+void rds_abi_fork_child(void)
 {
 	atomic_store(&rds_foreign_memory_count, 0);
 }

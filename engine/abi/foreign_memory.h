@@ -38,7 +38,7 @@ static inline bool rds_foreign_memory_any(void)
 {
 	return __builtin_expect(atomic_load_explicit(&rds_foreign_memory_count, memory_order_relaxed) != 0, 0);
 }
-void rds_foreign_memory_forget(void); /* forked child: it has no foreign memory */
+void rds_abi_fork_child(void); /* the child has no foreign memory */
 /* Copies all bytes, or -EFAULT.  m is at hand and not NULL; rds_ucopy_*() are for both. */
 int rds_foreign_memory_copy(struct rds_foreign_memory *m, uint64_t there, void *here, size_t len, bool put);
 

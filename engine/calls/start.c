@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "engine/calls/info.h"
 #include "engine/helper/helper.h"
 #include "engine/node/registry.h"
 #include "engine/node/stats.h"
@@ -89,7 +90,8 @@ int rds_call_want_helper(void)
 	return err;
 }
 
-void rds_call_start_forget(void)
+void rds_call_fork_child(void)
 {
+	rds_info_forget();
 	pthread_mutex_init(&engine_start_lock, NULL);
 }

@@ -11,6 +11,6 @@ int rds_call_start_engine(void);
 int rds_call_start_helper(void);
 /* The same for a wait that only the helper's timer ends.  No lock held. */
 int rds_call_want_helper(void);
-void rds_call_start_forget(void); /* in a forked child */
+void rds_call_fork_child(void);
 
 #endif

@@ -308,7 +308,7 @@ void rds_conn_writable(struct rds_conn *conn);
 void rds_conn_push_later(struct rds_conn *conn);
 void rds_conn_unlist(struct rds_conn *conn); /* control: remove from the tables */
 void rds_conn_free(struct rds_conn *conn);   /* control: keep for reuse */
-void rds_conn_forget(void);		     /* forked child */
+void rds_conn_fork_child(void);
 /* Refuse new connections over devices: the sockets are about to be handed off. */
 void rds_conn_refuse_new(bool refuse);
 extern struct rds_conn *rds_conn_list;	     /* control */

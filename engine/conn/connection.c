@@ -580,11 +580,17 @@ void rds_conn_refuse_new(bool refuse)
 	atomic_store(&conn_refuse_new, refuse);
 }
 
-void rds_conn_forget(void)
+void rds_conn_fork_child(void)
 {
+	rds_route_ports_forget();
+	rds_queue_forget();
+	rds_cong_forget();
+	rds_conn_work_forget();
+	rds_conn_receive_forget();
+	rds_inc_forget();
+	rds_conn_forget_dead();
 	memset(conn_table, 0, sizeof(conn_table));
 	rds_conn_list = NULL;
 	atomic_store(&conn_refuse_new, false);
 	conn_free = NULL;
-	rds_conn_forget_dead();
 }

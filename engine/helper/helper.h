@@ -67,7 +67,7 @@ extern const struct rds_helper_client *rds_helper_client;
 /* thread.c */
 /* control held: 0 when it is up, or -errno and nothing is left behind */
 int rds_helper_start(void);
-void rds_helper_forget(void); /* forked child */
+void rds_helper_fork_child(void);
 void rds_helper_kick(void);   /* have the helper thread look at timers, work and connections now */
 void rds_helper_kick_exported(int in, int out, int clock); /* helper */
 /* For step_aside.c, which knows that no thread needs the helper meanwhile. */

@@ -633,10 +633,16 @@ int rds_helper_restart(void)
 	return !err && phase_await(UP) == FAILED ? hp.err : err;
 }
 
-void rds_helper_forget(void)
+void rds_helper_fork_child(void)
 {
-	atomic_store(&rds_helper_up, false);
+	rds_helper_leader_forget();
 	rds_helper_round_forget();
+	rds_helper_reserve_forget();
+	rds_helper_keeper_forget();
+	rds_helper_threads_forget();
+	rds_aside_forget();
+	rds_fd_exchange_forget();
+	atomic_store(&rds_helper_up, false);
 	pthread_mutex_init(&hp.timers_lock, NULL);
 	hp.timers = NULL;
 	hp.again = false;

@@ -108,6 +108,14 @@ void registry_abandon(struct registry *reg)
 	reg_file_close(reg);
 }
 
+void rds_node_fork_child(void)
+{
+	if (rds_node_registry)
+		registry_abandon(rds_node_registry);
+	rds_node_registry = NULL;
+	rds_stat_detach();
+}
+
 struct os_fd *registry_fds(struct registry *reg)
 {
 	return &reg->fds;

@@ -80,6 +80,7 @@ void registry_close(struct registry *reg);
  * drops the locks on it): only unmaps and closes; the parent's lock and data stay as they are.
  */
 void registry_abandon(struct registry *reg);
+void rds_node_fork_child(void); /* abandons this process's registry */
 
 /*
  * The descriptor numbers of the file. The registry manages the one in the program's table. The code

@@ -359,10 +359,13 @@ void rds_progress_helper_round(void)
 		rds_timer_set(&lazy_timer, os_now_ns() + TICK_NS);
 }
 
-void rds_progress_forget(void)
+void rds_progress_fork_child(void)
 {
+	rds_wait_forget();
+	rds_progress_linger_forget();
 	lazy_timer.queued = false;
 	memset(&progress_state, 0, sizeof(progress_state));
+	memset(&rds_transports, 0, sizeof(rds_transports));
 	atomic_store(&rds_progress_attention, RDS_ATT_HELPER);
 	atomic_store(&rds_progress_at_send, RDS_AT_SEND_NOTHING);
 }

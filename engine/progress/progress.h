@@ -30,7 +30,7 @@ extern _Atomic enum rds_at_send rds_progress_at_send;
 extern _Atomic enum rds_attention rds_progress_attention;
 
 void rds_progress_helper_round(void); /* helper: to be called each time it is awake */
-void rds_progress_forget(void);
+void rds_progress_fork_child(void);
 /* rx held: tell the transports which thread receives now */
 void rds_progress_attention_update(void);
 /* rx held: tell the transports again: a request was used up, or one is new */

@@ -24,19 +24,10 @@ static struct rds_transport *transports_remote(void)
 {
 	return rds_verbs_transport();
 }
-
-void rds_transports_forget(void)
-{
-	rds_verbs_forget();
-}
 #else
 static struct rds_transport *transports_remote(void)
 {
 	return NULL;
-}
-
-void rds_transports_forget(void)
-{
 }
 #endif
 

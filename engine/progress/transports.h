@@ -36,7 +36,6 @@ extern const struct rds_transport_wakes rds_progress_wakes;
 
 /* Chooses them, by RDS_PRELOAD_TRANSPORT; called while the engine is made. */
 void rds_transports_choose(void);
-void rds_transports_forget(void); /* forked child */
 /* In the helper.  start: 0 or -errno; stop: undoes it. */
 int rds_transports_start(void);
 void rds_transports_stop(void);

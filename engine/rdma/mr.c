@@ -317,13 +317,12 @@ bool rds_mr_span(const struct rds_mr *mr, uint64_t offset, uint64_t len, uint64_
 	return offset <= mr->len && len <= mr->len - offset;
 }
 
-void rds_mr_forget(void)
+void rds_rdma_fork_child(void)
 {
 	unsigned i;
 
 	for (i = 0; i < MR_BUCKETS; i++)
 		table[i] = NULL;
 	last_rkey = 0;
-	rds_foreign_memory_forget();
 	rds_mr_device_forget();
 }

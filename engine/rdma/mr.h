@@ -88,6 +88,6 @@ void rds_mr_drop_all(struct rds_sock *sk);
 bool rds_mr_span(const struct rds_mr *mr, uint64_t offset, uint64_t len, uint64_t *at);
 /* No lock held but `control` and sk->tx.  list may be NULL. */
 void rds_mr_destroy_list(struct rds_mr *list);
-void rds_mr_forget(void); /* in a forked child */
+void rds_rdma_fork_child(void);
 
 #endif

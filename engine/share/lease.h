@@ -129,11 +129,9 @@ uint64_t rds_standby_timeo(uint64_t inode, bool send);
 
 /*
  * Forked child: keeps a standby of each socket that its parent owned with a lease, under the
- * descriptor numbers that it has inherited. To be called before those descriptors are closed of
- * which rds_standby_keeps_fd() says no.
+ * descriptor numbers that it has inherited.
  */
 void rds_standby_forked(void);
-bool rds_standby_keeps_fd(int fd);
-void rds_standby_fds_closed(void); /* they are closed now */
+void rds_standby_close_others(void); /* ... and closes all other descriptors of the engine */
 
 #endif

@@ -422,11 +422,15 @@ void rds_owner_channel_init(struct rds_owner_channel *h)
 	h->timer.fn = rds_owner_sleep_expired;
 }
 
-void rds_owner_forget(void)
+void rds_share_fork_child(void)
 {
+	rds_standby_close_others();
+	rds_lease_forget();
+	rds_handoff_unbound_forget();
 	rds_owner_grant_forget();
 	rds_owner_attach_forget();
 	owned_sockets = NULL;
 	packet = NULL;
 	rds_owner_sleep_forget();
+	atomic_store(&rds_share_possible, false);
 }

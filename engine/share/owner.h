@@ -112,7 +112,7 @@ bool rds_owner_call_waits(struct rds_sock *sk);
 /* New leases have been made: borrowers without one are told to attach again. */
 void rds_owner_leases_made(void);
 void rds_owner_attach_forget(void);
-void rds_owner_forget(void); /* forked child */
+void rds_share_fork_child(void);
 
 /*
  * owner_call.c: makes the call as if MSG_DONTWAIT were set.  `sleeps`: a call that may block would

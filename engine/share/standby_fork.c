@@ -85,16 +85,19 @@ void rds_standby_forked(void)
 	standby_note_kept();
 }
 
-bool rds_standby_keeps_fd(int fd)
+static void close_unless_kept(int fd, void *arg)
 {
-	return kept && fd < KEPT_MAX && kept[fd / 8] >> fd % 8 & 1;
+	(void)arg;
+	if (!kept || fd >= KEPT_MAX || !(kept[fd / 8] >> fd % 8 & 1))
+		os_fd_abandon(fd);
 }
 
-void rds_standby_fds_closed(void)
+void rds_standby_close_others(void)
 {
 	struct standby *h;
 	unsigned at;
 
+	os_fd_each_internal(0, ~0u, close_unless_kept, NULL);
 	if (kept)
 		os_munmap(kept, KEPT_MAX / 8);
 	else

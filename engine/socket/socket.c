@@ -381,8 +381,9 @@ int rds_sock_take_error(struct rds_sock *sk)
 	return err;
 }
 
-void rds_sock_forget(void)
+void rds_sock_fork_child(void)
 {
+	rds_sock_bound_forget();
 	sock_slab_free = sock_list = NULL;
 	rds_sock_unseen = rds_sock_taker = NULL;
 	atomic_store(&rds_sock_closed_bytes, 0);

@@ -275,7 +275,7 @@ int rds_sock_export(struct rds_sock *sk);   /* 0 or -errno */
 /* control held, the helper is starting: let it see the hang-ups of stand-ins */
 int rds_sock_export_all(void);
 unsigned rds_sock_exported(void *sk, int *fds, unsigned nfds); /* rds_export_taker */
-void rds_sock_forget(void); /* forked child */
+void rds_sock_fork_child(void);
 extern _Atomic uint64_t rds_sock_cong_gen; /* changes with any change of congestion */
 /* sockets with input that their stand-in does not show; rx */
 extern struct rds_sock *rds_sock_unseen;

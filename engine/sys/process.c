@@ -12,7 +12,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "engine/sys/lock_order.h"
 #include "engine/sys/log.h"
+#include "engine/sys/os.h"
+#include "engine/sys/thread_record.h"
 
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
@@ -55,6 +58,13 @@ int os_process_mark(void)
 void os_process_start(void)
 {
 	atomic_store_explicit(&process_started, true, memory_order_release);
+}
+
+void os_fork_child(void)
+{
+	os_fds_forked();
+	rds_thread_records_forget();
+	rds_lock_order_forget();
 }
 
 void os_process_forget(void)

@@ -18,7 +18,9 @@ void os_process_start(void); /* The process is marked, and the engine is started
 bool os_process_is_started(void);
 /* A fork has copied an engine into this process: its state must be forgotten without reading it. */
 bool os_process_inherited(void);
-void os_process_forget(void);
+void os_process_forget(void); /* forked child: nothing is inherited any more */
+/* Forked child: locks and lists of threads and descriptors are as in a new process. */
+void os_fork_child(void);
 /* Called to forget an inherited engine. Set before any call runs. */
 extern void (*os_process_fork_child)(void);
 

@@ -412,7 +412,7 @@ static int child(int parents_cmd)
 
 	os_fds_forked();
 	os_fd_each_internal(0, ~0u, close_one, NULL);
-	rds_verbs_forget();
+	rds_verbs_fork_child();
 	rds_verbs_transport();
 	for (i = 0; i < SOCKETS; i++) {
 		fd[i] = os_dup_high(socket(AF_UNIX, SOCK_DGRAM, 0));

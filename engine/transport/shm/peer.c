@@ -472,7 +472,7 @@ void shm_stop(struct rds_transport *t)
  * Forked child: forgets the parent's state.  Mappings of rings were not copied (MADV_DONTFORK); the
  * engine closes the descriptors.
  */
-void rds_shm_forget(void)
+void rds_shm_fork_child(void)
 {
 	const struct rds_transport t = rds_shm.t;
 

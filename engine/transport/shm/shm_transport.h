@@ -10,7 +10,7 @@ struct rds_transport;
 
 struct rds_transport *rds_shm_transport(void);
 void rds_shm_reclaim(void); /* helper, between events */
-void rds_shm_forget(void);  /* forked child */
+void rds_shm_fork_child(void);  /* forked child */
 /* Descriptors that wake peer `p`, for a program's thread (helper/fd_exchange.h). */
 unsigned rds_shm_wake_fds_import(void *p, int *fds, unsigned nfds);
 

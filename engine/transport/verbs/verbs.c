@@ -135,7 +135,7 @@ static const struct rds_transport_ops verbs_ops = {
  * The descriptors have been closed in the child; the parent's queue pairs and ids need nothing
  * else.
  */
-void rds_verbs_forget(void)
+void rds_verbs_fork_child(void)
 {
 	verbs_ep_forget();
 	verbs_cm_forget();

@@ -12,6 +12,6 @@ struct rds_transport;
  * inherited: sets everything to its initial state.
  */
 struct rds_transport *rds_verbs_transport(void);
-void rds_verbs_forget(void); /* forked child */
+void rds_verbs_fork_child(void); /* forked child */
 
 #endif
