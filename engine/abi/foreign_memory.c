@@ -123,9 +123,18 @@ struct rds_foreign_memory *rds_foreign_memory_get(struct rds_foreign_memory *m)
 	return m;
 }
 
+static void deferred_progress(struct rds_deferred_call *c)
+{
+	(void)c;
+	rds_foreign_memory_await();
+}
+
+static struct rds_deferred_call left_to_helper = {.fn = deferred_progress};
+
 void rds_abi_fork_child(void)
 {
 	atomic_store(&rds_foreign_memory_count, 0);
+	atomic_store(&left_to_helper.queued, false);
 }
 
 static bool fd_is_in_reach(void)
@@ -143,19 +152,11 @@ void rds_foreign_memory_put(struct rds_foreign_memory *m)
 		rds_helper_defer(&m->free_call);
 }
 
-static void deferred_progress(struct rds_deferred_call *c)
-{
-	(void)c;
-	rds_foreign_memory_await();
-}
-
 bool rds_foreign_memory_at_hand(struct rds_foreign_memory *m)
 {
-	static struct rds_deferred_call left = {.fn = deferred_progress};
-
 	if (!m || fd_is_in_reach())
 		return true;
-	rds_helper_defer(&left);
+	rds_helper_defer(&left_to_helper);
 	return false;
 }
 

@@ -14,6 +14,8 @@
 
 #include "engine/sys/os.h"
 #include "engine/abi/user_copy.h"
+#include "engine/helper/fd_exchange.h"
+#include "engine/helper/helper.h"
 #include "tests/unit/suite.h"
 
 #define PAGE 4096u
@@ -146,6 +148,32 @@ START_TEST(no_memory_at_all)
 }
 END_TEST
 
+static unsigned rounds;
+
+static bool count_round(void)
+{
+	rounds++;
+	return false;
+}
+
+/* What a thread of the parent had left to the helper says nothing about the child's helper. */
+START_TEST(left_to_the_helper_in_a_forked_child)
+{
+	struct rds_foreign_memory *m = its_memory();
+
+	rds_foreign_memory_await = count_round;
+	rds_fd_exchange_begin(true); /* a helper with a descriptor table of its own */
+	ck_assert(!rds_foreign_memory_at_hand(m));
+	rds_helper_fork_child();
+	rds_abi_fork_child();
+	rds_fd_exchange_begin(true);
+	ck_assert(!rds_foreign_memory_at_hand(m));
+	rds_helper_deferred_run_own();
+	ck_assert_uint_eq(rounds, 1);
+	its_end();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("memory");
@@ -154,5 +182,6 @@ int main(void)
 	tcase_add_test(t, copies);
 	tcase_add_test(t, not_there);
 	tcase_add_test(t, no_memory_at_all);
+	tcase_add_test(t, left_to_the_helper_in_a_forked_child);
 	return suite_run(s);
 }
