@@ -589,7 +589,7 @@ void rds_conn_fork_child(void)
 	rds_conn_receive_forget();
 	rds_inc_forget();
 	rds_conn_forget_dead();
-	memset(conn_table, 0, sizeof(conn_table));
+	os_fork_zero(conn_table, sizeof(conn_table));
 	rds_conn_list = NULL;
 	atomic_store(&conn_refuse_new, false);
 	conn_free = NULL;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "engine/sys/os.h"
+#include "engine/sys/process.h"
 
 #define BUCKETS 4096u
 #define KNOWN_MAX 65536u
@@ -223,5 +224,5 @@ unsigned rds_route_ports_count(void)
 void rds_route_ports_forget(void)
 {
 	/* no walk: a thread of the parent may have been in the middle of a change */
-	memset(&port_cache, 0, sizeof(port_cache));
+	os_fork_zero(&port_cache, sizeof(port_cache));
 }

@@ -319,10 +319,7 @@ bool rds_mr_span(const struct rds_mr *mr, uint64_t offset, uint64_t len, uint64_
 
 void rds_rdma_fork_child(void)
 {
-	unsigned i;
-
-	for (i = 0; i < MR_BUCKETS; i++)
-		table[i] = NULL;
+	os_fork_zero(table, sizeof(table));
 	last_rkey = 0;
 	rds_mr_device_forget();
 }

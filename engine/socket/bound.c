@@ -4,8 +4,6 @@
  *
  * rx is held in every call.  Must not know what a socket is used for.
  */
-#include <string.h>
-
 #include "engine/socket/socket.h"
 
 /*
@@ -53,5 +51,5 @@ void rds_sock_bound_remove(struct rds_sock *sk)
 
 void rds_sock_bound_forget(void)
 {
-	memset(bound_table, 0, sizeof(bound_table));
+	os_fork_zero(bound_table, sizeof(bound_table));
 }

@@ -9,6 +9,8 @@
 
 #include <errno.h>
 #include <stdatomic.h>
+#include <stdint.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -58,6 +60,19 @@ int os_process_mark(void)
 void os_process_start(void)
 {
 	atomic_store_explicit(&process_started, true, memory_order_release);
+}
+
+void os_fork_zero(void *var, size_t len)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), head = -(uintptr_t)var % page,
+	       tail = ((uintptr_t)var + len) % page;
+
+	if (len < head + tail || madvise((char *)var + head, len - head - tail, MADV_DONTNEED)) {
+		memset(var, 0, len);
+		return;
+	}
+	memset(var, 0, head);
+	memset((char *)var + len - tail, 0, tail);
 }
 
 void os_fork_child(void)

@@ -7,6 +7,7 @@
 #define ENGINE_SYS_PROCESS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 /*
  * This process may have an engine from now on. -ENOMEM, or -ENOSYS where the kernel cannot wipe a
@@ -19,6 +20,11 @@ bool os_process_is_started(void);
 /* A fork has copied an engine into this process: its state must be forgotten without reading it. */
 bool os_process_inherited(void);
 void os_process_forget(void); /* forked child: nothing is inherited any more */
+/*
+ * Forked child: zeroes a large static variable that began as zeros.  Whole pages are dropped, since
+ * to write one costs more than all else that a child forgets.
+ */
+void os_fork_zero(void *var, size_t len);
 /* Forked child: locks and lists of threads and descriptors are as in a new process. */
 void os_fork_child(void);
 /* Called to forget an inherited engine. Set before any call runs. */

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "engine/sys/os.h"
+#include "engine/sys/process.h"
 #include "engine/rds.h"
 #include "engine/node/stats.h"
 #include "tests/unit/suite.h"
@@ -483,6 +484,33 @@ START_TEST(counters_have_names)
 }
 END_TEST
 
+/* All of it is zero and nothing else is, wherever it begins and ends; its whole pages are in memory only if they are locked. */
+START_TEST(zeroed_at_fork)
+{
+	static unsigned char var[8 * 65536];
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE), ends[] = {0, 1, page - 1, page, page + 1};
+	const bool locked = _i;
+	unsigned char in_core;
+	size_t from, to, i;
+
+	if (locked)
+		ck_assert_int_eq(mlock(var, sizeof(var)), 0);
+	for (from = 0; from < 25; from++) {
+		to = sizeof(var) - ends[from / 5];
+		memset(var, 'x', sizeof(var));
+		os_fork_zero(var + ends[from % 5], to - ends[from % 5]);
+		ck_assert_int_eq(mincore((void *)(((uintptr_t)var + 4 * page - 1) & -page), page, &in_core), 0);
+		ck_assert_int_eq(in_core & 1, locked);
+		for (i = 0; i < sizeof(var) && var[i] == (i >= ends[from % 5] && i < to ? 0 : 'x'); i++)
+			;
+		ck_assert_uint_eq(i, sizeof(var));
+	}
+	memset(var, 'x', sizeof(var));
+	os_fork_zero(var + 1, 2);
+	ck_assert(var[0] == 'x' && !var[1] && !var[2] && var[3] == 'x');
+}
+END_TEST
+
 /* Who reads until nothing is there never comes back if somebody goes on writing.  Here all that he has written is there already. */
 START_TEST(what_lies_there)
 {
@@ -575,6 +603,7 @@ int main(void)
 	tcase_add_test(tc, a_limit_on_locked_memory);
 #endif
 	tcase_add_test(tc, sockets_and_waiting);
+	tcase_add_loop_test(tc, zeroed_at_fork, 0, 2);
 	tcase_add_test(tc, what_lies_there);
 	tcase_add_test(tc, quiet_writes);
 	tcase_add_test(tc, random_is_not_constant);

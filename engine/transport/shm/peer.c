@@ -476,7 +476,7 @@ void rds_shm_fork_child(void)
 {
 	const struct rds_transport t = rds_shm.t;
 
-	memset(&rds_shm, 0, sizeof(rds_shm));
+	os_fork_zero(&rds_shm, sizeof(rds_shm));
 	rds_shm.t = t;
 	atomic_store(&rds_shm.listen_fd, -1);
 	atomic_store(&rds_shm.inbox_fd, -1);

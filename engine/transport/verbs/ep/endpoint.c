@@ -557,5 +557,5 @@ void verbs_ep_forget(void)
 {
 	verbs_keepalive_forget();
 	verbs_batch_forget();
-	memset(&verbs_eps, 0, sizeof(verbs_eps));
+	os_fork_zero(&verbs_eps, sizeof(verbs_eps));
 }
