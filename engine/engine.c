@@ -25,6 +25,7 @@
 #include "engine/share/lease.h"
 #include "engine/progress/transports.h"
 #include "engine/transport/shm/shm_transport.h"
+#include "engine/transport/verbs/verbs_transport.h"
 
 /* ---- the tables by which a lower package calls the packages above it ---- */
 

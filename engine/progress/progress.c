@@ -365,7 +365,7 @@ void rds_progress_fork_child(void)
 	rds_progress_linger_forget();
 	lazy_timer.queued = false;
 	memset(&progress_state, 0, sizeof(progress_state));
-	memset(&rds_transports, 0, sizeof(rds_transports));
+	memset(&rds_transport_set, 0, sizeof(rds_transport_set));
 	atomic_store(&rds_progress_attention, RDS_ATT_HELPER);
 	atomic_store(&rds_progress_at_send, RDS_AT_SEND_NOTHING);
 }

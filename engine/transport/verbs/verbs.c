@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "engine/transport/verbs/ep/ep.h"
+#include "engine/transport/verbs/verbs_transport.h"
 
 static struct rds_transport transport;
 static bool ready; /* libraries, event channel, listeners; control */
