@@ -12,6 +12,7 @@
 #include <check.h>
 
 #include "engine/transport/verbs/ep/ep.h"
+#include "engine/transport/verbs/verbs_transport.h"
 #include "tests/mock/clock.h"
 #include "tests/mock/peer.h"
 #include "tests/unit/suite.h"
