@@ -37,6 +37,12 @@ static struct rds_transport *transports_attach(struct rds_transport *t)
 	return t;
 }
 
+static struct rds_transport *transports_attach_wrapped(struct rds_transport *t)
+{
+	transports_attach(t);
+	return rds_transport_wrap ? rds_transport_wrap(t) : t;
+}
+
 void rds_transports_choose(void)
 {
 	const char *name = rds_options()->transport;
@@ -46,10 +52,10 @@ void rds_transports_choose(void)
 	rds_transport_set.alone = strcmp(name, "loop") == 0;
 	rds_transport_set.loop = transports_attach(rds_loop_transport());
 	rds_transport_set.shm = rds_transport_set.alone ? rds_transport_set.loop
-							: rds_fault_transport(transports_attach(rds_shm_transport()));
+							: transports_attach_wrapped(rds_shm_transport());
 	rds_transport_set.remote = any || far ? transports_remote() : NULL;
 	if (rds_transport_set.remote)
-		rds_transport_set.remote = rds_fault_transport(transports_attach(rds_transport_set.remote));
+		rds_transport_set.remote = transports_attach_wrapped(rds_transport_set.remote);
 	rds_transport_set.prefer_remote = far;
 	rds_transport_set.none =
 		!rds_transport_set.alone && !any && strcmp(name, "shm") != 0 && !(far && rds_transport_set.remote);

@@ -360,6 +360,11 @@ struct rds_transport_up {
 };
 
 struct rds_transport *rds_loop_transport(void); /* loop.c */
+/*
+ * For tests: returns what is to be used in place of inner, which reaches other processes.  NULL:
+ * nothing comes in between.
+ */
+extern struct rds_transport *(*rds_transport_wrap)(struct rds_transport *inner);
 
 /* What transports report about wake-ups.  progress/up.c fills this in. */
 struct rds_transport_wakes {

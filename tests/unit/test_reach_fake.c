@@ -12,6 +12,7 @@
 #include "engine/progress/transports.h"
 #include "engine/transport/fault/fault_transport.h"
 #include "engine/calls/start.h"
+#include "engine/transport/fault/fault.h"
 
 struct fake fake;
 static struct fake_ep *made; /* all of them: memory that stays, and is no leak */

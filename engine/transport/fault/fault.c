@@ -249,3 +249,8 @@ struct rds_transport *rds_fault_transport(struct rds_transport *inner)
 	rds_info("faults are injected into transport %s: %s", inner->ops->name, text);
 	return &fl->t;
 }
+
+static void __attribute__((constructor)) fault_offer(void)
+{
+	rds_transport_wrap = rds_fault_transport;
+}

@@ -83,6 +83,9 @@ void fault_send_init(struct fault_ep *f);
  */
 void fault_drop_copies(struct fault_ep *f, uint64_t acked);
 
+/* Wraps inner if RDS_PRELOAD_FAULT asks for it, else returns inner. */
+struct rds_transport *rds_fault_transport(struct rds_transport *inner);
+
 /* recv.c */
 void fault_recv_ops(struct fault *fl);
 extern const struct rds_transport_up fault_up;
