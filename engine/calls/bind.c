@@ -17,12 +17,6 @@
 #include "engine/progress/transports.h"
 #include "engine/calls/start.h"
 
-#ifdef HAVE_VERBS
-#define RDS_VERBS_LISTED "verbs (other hosts, too, by RDMA devices), "
-#else
-#define RDS_VERBS_LISTED ""
-#endif
-
 #define RDS_PROBE_PORT 1 /* multipath probes of RDS over TCP */
 
 /* ---- bind ---- */
@@ -72,14 +66,8 @@ static int bind_transport(const struct rds_sock *sk, const struct rds_addr *addr
 {
 	int preset = atomic_load(&sk->transport), ret;
 
-	if (unlikely(rds_transport_set.none)) {
-		rds_error("RDS_PRELOAD_TRANSPORT=%.100s: there is no such transport, so no socket can be bound. There "
-			  "are shm "
-			  "(processes of this host), " RDS_VERBS_LISTED
-			  "loop (this process alone) and auto (whatever there is)",
-			  rds_options()->transport);
+	if (unlikely(rds_transport_set.none))
 		return -EADDRNOTAVAIL; /* as in a kernel without any transport */
-	}
 	if (preset == RDS_TRANS_NONE && rds_ip_is_loopback(&addr->ip))
 		return RDS_TRANS_LOOP;
 	if (preset == RDS_TRANS_IB && rds_ip_is_loopback(&addr->ip))

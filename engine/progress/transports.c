@@ -20,11 +20,15 @@
 #define SYS_INFINIBAND "/sys/class/infiniband"
 
 #ifdef HAVE_VERBS
+#define VERBS_LISTED "verbs (other hosts, too, by RDMA devices), "
+
 static struct rds_transport *transports_remote(void)
 {
 	return rds_verbs_transport();
 }
 #else
+#define VERBS_LISTED ""
+
 static struct rds_transport *transports_remote(void)
 {
 	return NULL;
@@ -43,6 +47,16 @@ static struct rds_transport *transports_attach_wrapped(struct rds_transport *t)
 	return rds_transport_wrap ? rds_transport_wrap(t) : t;
 }
 
+/* Faults are injected by a transport that may not be linked in. */
+static bool transports_lack_faults(void)
+{
+	if (!*rds_options()->fault || rds_transport_wrap)
+		return false;
+	rds_error("RDS_PRELOAD_FAULT=%.100s: this library injects no faults, so no socket can be bound",
+		  rds_options()->fault);
+	return true;
+}
+
 void rds_transports_choose(void)
 {
 	const char *name = rds_options()->transport;
@@ -51,14 +65,20 @@ void rds_transports_choose(void)
 	rds_transport_wakes = rds_progress_wakes;
 	rds_transport_set.alone = strcmp(name, "loop") == 0;
 	rds_transport_set.loop = transports_attach(rds_loop_transport());
-	rds_transport_set.shm = rds_transport_set.alone ? rds_transport_set.loop
-							: transports_attach_wrapped(rds_shm_transport());
 	rds_transport_set.remote = any || far ? transports_remote() : NULL;
+	rds_transport_set.prefer_remote = far;
+	rds_transport_set.none = transports_lack_faults();
+	if (!rds_transport_set.alone && !any && strcmp(name, "shm") != 0 && !(far && rds_transport_set.remote)) {
+		rds_error("RDS_PRELOAD_TRANSPORT=%.100s: there is no such transport, so no socket can be bound. There "
+			  "are shm (processes of this host), " VERBS_LISTED
+			  "loop (this process alone) and auto (whatever there is)",
+			  name);
+		rds_transport_set.none = true;
+	}
+	rds_transport_set.shm =
+		rds_transport_set.alone ? rds_transport_set.loop : transports_attach_wrapped(rds_shm_transport());
 	if (rds_transport_set.remote)
 		rds_transport_set.remote = transports_attach_wrapped(rds_transport_set.remote);
-	rds_transport_set.prefer_remote = far;
-	rds_transport_set.none =
-		!rds_transport_set.alone && !any && strcmp(name, "shm") != 0 && !(far && rds_transport_set.remote);
 }
 
 bool rds_transports_have_device(void)

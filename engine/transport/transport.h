@@ -392,7 +392,8 @@ struct rds_transport_set {
 	bool prefer_remote;
 	/* RDS_PRELOAD_TRANSPORT=loop: no other process can be reached, and `shm` is `loop` */
 	bool alone;
-	bool none; /* RDS_PRELOAD_TRANSPORT names a transport that does not exist */
+	/* What the options ask for does not exist, which has been logged: no socket can be bound. */
+	bool none;
 };
 
 extern struct rds_transport_set rds_transport_set;

@@ -171,6 +171,19 @@ START_TEST(bind_probe_port_resets_transport)
 }
 END_TEST
 
+/* A test that asks for faults, or for a transport, must not pass for want of them. */
+START_TEST(bind_without_transport)
+{
+	static const char *const asked[][2] = {{"RDS_PRELOAD_TRANSPORT", "pigeons"}, {"RDS_PRELOAD_FAULT", "seed=1"}};
+
+	setenv(asked[_i][0], asked[_i][1], 1);
+	rds_options_reset();
+	setup();
+	ck_assert_int_eq(bind4(sk, "127.0.0.1", 4000), -EADDRNOTAVAIL);
+	teardown();
+}
+END_TEST
+
 START_TEST(bind_once)
 {
 	struct rds_sock *found;
@@ -390,5 +403,6 @@ int main(void)
 	tcase_add_test(tc, names_of_peer);
 	tcase_add_test(tc, names_truncation);
 	suite_add_tcase(s, tc);
+	tcase_add_loop_test(suite_case(s, "without", registry_setup, registry_teardown, 4), bind_without_transport, 0, 2);
 	return suite_run(s);
 }

@@ -223,19 +223,21 @@ struct rds_transport *rds_fault_transport(struct rds_transport *inner)
 	if (!*text)
 		return inner;
 	if (!fault_spec_parse(text, &spec)) {
-		rds_error("RDS_PRELOAD_FAULT=%s is not understood, no faults are injected. It is a list with commas of "
-			  "seed=N, "
-			  "disconnect=N, delay=N:MICROSECONDS, drop=N, connect=N, accept=N, send=N, later=N, memory=N, "
-			  "dup=N, show=N, post=N: one event in N",
+		rds_error("RDS_PRELOAD_FAULT=%s is not understood, so no socket can be bound. It is a list with commas "
+			  "of seed=N, disconnect=N, delay=N:MICROSECONDS, drop=N, connect=N, accept=N, send=N, later=N, "
+			  "memory=N, dup=N, show=N, post=N: one event in N",
 			  text);
+		rds_transports.none = true;
 		return inner;
 	}
 	for (fl = faults; fl && fl->inner != inner; fl = fl->next)
 		;
 	if (!fl) {
 		fl = calloc(1, sizeof(*fl));
-		if (!fl)
+		if (!fl) {
+			rds_transports.none = true;
 			return inner;
+		}
 		fl->next = faults;
 		faults = fl;
 	}
