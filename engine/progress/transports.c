@@ -9,7 +9,6 @@
  * later is not used by this process.  Must not know how a transport works.
  */
 #include "engine/progress/transports.h"
-#include "engine/transport/fault/fault_transport.h"
 #include "engine/transport/shm/shm_transport.h"
 #include "engine/transport/verbs/verbs_transport.h"
 
@@ -47,12 +46,13 @@ static struct rds_transport *transports_attach_wrapped(struct rds_transport *t)
 	return rds_transport_wrap ? rds_transport_wrap(t) : t;
 }
 
-/* Faults are injected by a transport that may not be linked in. */
+/* Faults are injected by the library of the tests (tests/faults/transport). */
 static bool transports_lack_faults(void)
 {
 	if (!*rds_options()->fault || rds_transport_wrap)
 		return false;
-	rds_error("RDS_PRELOAD_FAULT=%.100s: this library injects no faults, so no socket can be bound",
+	rds_error("RDS_PRELOAD_FAULT=%.100s: this library injects no faults, so no socket can be bound. "
+		  "librdspreload-fault.so does, which is for tests and is not installed",
 		  rds_options()->fault);
 	return true;
 }

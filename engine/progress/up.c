@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * up.c - the functions that transports call, unless a wrapper (transport/fault/) is in between.
+ * up.c - the functions that transports call, unless tests have put a wrapper in between.
  *
  * The locks of each function are in transport/transport.h.  Must not hold state.
  */

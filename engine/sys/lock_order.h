@@ -24,7 +24,7 @@
  *		after control, before rx
  *	queue_busy_walk (conn/send_queue.c)
  *		before conn->tx
- *	queue_busy_lock (conn/send_queue.c), fault_ep.lock (transport/fault/fault.h)
+ *	queue_busy_lock (conn/send_queue.c), fault_ep.lock (tests/faults/transport)
  *		after conn->tx
  *	fds_lock (sys/own_fds.c)
  *		after all of them; a hook of that list may take reg->mutex

@@ -73,8 +73,8 @@ struct rds_options {
 	/* RDS_PRELOAD_PING_ENABLE 0|1, default 1 */
 	int ping_enable;
 	/*
-	 * RDS_PRELOAD_FAULT e.g. "seed=1,disconnect=1000"; default ""; transport/fault/fault.c
-	 * parses it
+	 * RDS_PRELOAD_FAULT e.g. "seed=1,disconnect=1000"; default "";
+	 * tests/faults/transport/fault.c parses it
 	 */
 	const char *fault;
 	/* RDS_PRELOAD_FAMILIES: auto|21 or a list of historical numbers; default auto */

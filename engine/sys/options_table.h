@@ -33,7 +33,7 @@
 	X(keepalive_ms, INT, "KEEPALIVE_MS", "5000", 0, 3600000, "", "silence after which an RDMA peer is probed; 0: never") \
 	X(ping_enable, ENUM, "PING_ENABLE", "1", 0, 0, "0|1", "answer pings to port 0")                               \
 	X(dlsym, ENUM, "DLSYM", "0", 0, 0, "0|1", "rdsrun: look-ups through a handle of libc find the library, too")   \
-	X(fault, STR, "FAULT", "", 0, 0, "", "faults to inject, for tests: seed=1,disconnect=1000")                   \
+	X(fault, STR, "FAULT", "", 0, 0, "", "faults to inject, by the library of the tests: seed=1,disconnect=1000") \
 	X(families, FAMILY, "FAMILIES", "auto", 0, 0, "21|28|30|32", "address families that mean RDS, with commas")   \
 	X(abi, ENUM, "ABI", "auto", 0, 0, "auto|a0|a1|a2|b1|b2|c|d|v2|uek", "revision of the RDMA structures: a0 to c 2007-8, d since; RDS_INFO records: v2 of 2006-09, uek Oracle's; auto: found out") \
 	X(wmem_default, SIZE, "WMEM_DEFAULT", "212992", 4608, 1073741823, "", "SO_SNDBUF of a new socket, as read back") \

@@ -10,7 +10,7 @@
  * Check's assertions, of which the mock is full, abort: there is no runner of Check here.
  *
  * fuzz-sources: engine/[a-z]*.c engine/sys/[a-z]*.c engine/wire/[a-z]*.c engine/node/[a-z]*.c engine/helper/[a-z]*.c engine/abi/[a-z]*.c
- * fuzz-sources: engine/transport/[a-z]*.c engine/transport/fault/[a-z]*.c engine/transport/shm/[a-z]*.c engine/transport/verbs/verbs.c
+ * fuzz-sources: engine/transport/[a-z]*.c engine/transport/shm/[a-z]*.c engine/transport/verbs/verbs.c
  * fuzz-sources: engine/transport/verbs/dev/[a-z]*.c engine/transport/verbs/cm/[a-z]*.c engine/transport/verbs/ep/[a-z]*.c
  * fuzz-sources: engine/socket/[a-z]*.c engine/conn/[a-z]*.c engine/progress/[a-z]*.c engine/rdma/[a-z]*.c engine/calls/[a-z]*.c
  * fuzz-sources: engine/share/[a-z]*.c tests/mock/[a-z]*.c

@@ -10,9 +10,8 @@
 #include <string.h>
 
 #include "engine/progress/transports.h"
-#include "engine/transport/fault/fault_transport.h"
 #include "engine/calls/start.h"
-#include "engine/transport/fault/fault.h"
+#include "tests/faults/transport/fault.h"
 
 struct fake fake;
 static struct fake_ep *made; /* all of them: memory that stays, and is no leak */
@@ -303,7 +302,7 @@ void far_setup(void)
 	mock_clock_stop();
 	ck_assert_int_eq(rds_call_start_engine(), 0);
 	fake.t = (struct rds_transport){.ops = &fake_ops, .up = &rds_progress_up};
-	rds_transport_set.remote = rds_fault_transport(&fake.t); /* itself, but for far_setup_wrapped() */
+	rds_transport_set.remote = fault_transport(&fake.t); /* itself, but for far_setup_wrapped() */
 	fake.sk = bound_to("127.0.0.1", 4000, &fake.fd);
 	/* A loopback address is on no device; but it is the one address that every test machine has. */
 	rds_lock(&rds_lock_control);

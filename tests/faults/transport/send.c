@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/transport/fault/fault.h"
+#include "tests/faults/transport/fault.h"
 
 #define POS_HELD (1ull << 63) /* the rest of the position is the address of a copy */
 #define DROP_NS (20 * 1000000ull)

@@ -31,7 +31,7 @@
  */
 #include <stdlib.h>
 
-#include "engine/transport/fault/fault.h"
+#include "tests/faults/transport/fault.h"
 
 const struct rds_transport_up *fault_engine_up;
 
@@ -214,7 +214,7 @@ static void fault_fill_ops(struct fault *fl)
 	}
 }
 
-struct rds_transport *rds_fault_transport(struct rds_transport *inner)
+struct rds_transport *fault_transport(struct rds_transport *inner)
 {
 	const char *text = rds_options()->fault;
 	struct fault_spec spec;
@@ -223,11 +223,11 @@ struct rds_transport *rds_fault_transport(struct rds_transport *inner)
 	if (!*text)
 		return inner;
 	if (!fault_spec_parse(text, &spec)) {
-		rds_error("RDS_PRELOAD_FAULT=%s is not understood, so no socket can be bound. It is a list with commas "
-			  "of seed=N, disconnect=N, delay=N:MICROSECONDS, drop=N, connect=N, accept=N, send=N, later=N, "
-			  "memory=N, dup=N, show=N, post=N: one event in N",
+		rds_error("RDS_PRELOAD_FAULT=%s is not understood, so no socket can be bound. It is a list with "
+			  "commas of seed=N, disconnect=N, delay=N:MICROSECONDS, drop=N, connect=N, accept=N, send=N, "
+			  "later=N, memory=N, dup=N, show=N, post=N: one event in N",
 			  text);
-		rds_transports.none = true;
+		rds_transport_set.none = true;
 		return inner;
 	}
 	for (fl = faults; fl && fl->inner != inner; fl = fl->next)
@@ -235,7 +235,7 @@ struct rds_transport *rds_fault_transport(struct rds_transport *inner)
 	if (!fl) {
 		fl = calloc(1, sizeof(*fl));
 		if (!fl) {
-			rds_transports.none = true;
+			rds_transport_set.none = true;
 			return inner;
 		}
 		fl->next = faults;
@@ -254,5 +254,5 @@ struct rds_transport *rds_fault_transport(struct rds_transport *inner)
 
 static void __attribute__((constructor)) fault_offer(void)
 {
-	rds_transport_wrap = rds_fault_transport;
+	rds_transport_wrap = fault_transport;
 }

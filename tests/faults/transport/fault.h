@@ -3,8 +3,8 @@
  * fault.h - shared by the files of the fault-injecting transport: fault.c (list of faults,
  * endpoints, connecting), send.c, recv.c (up-calls).
  */
-#ifndef ENGINE_TRANSPORT_FAULT_FAULT_H
-#define ENGINE_TRANSPORT_FAULT_FAULT_H
+#ifndef TESTS_FAULTS_TRANSPORT_FAULT_H
+#define TESTS_FAULTS_TRANSPORT_FAULT_H
 
 #include <errno.h>
 #include <pthread.h>
@@ -26,7 +26,7 @@
 #include "engine/transport/transport.h"
 #include "engine/transport/fault/fault_transport.h"
 #include "engine/wire/addr.h"
-#include "engine/transport/fault/spec.h"
+#include "tests/faults/transport/spec.h"
 
 struct fault_msg; /* send.c */
 
@@ -84,7 +84,7 @@ void fault_send_init(struct fault_ep *f);
 void fault_drop_copies(struct fault_ep *f, uint64_t acked);
 
 /* Wraps inner if RDS_PRELOAD_FAULT asks for it, else returns inner. */
-struct rds_transport *rds_fault_transport(struct rds_transport *inner);
+struct rds_transport *fault_transport(struct rds_transport *inner);
 
 /* recv.c */
 void fault_recv_ops(struct fault *fl);

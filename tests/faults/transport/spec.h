@@ -3,8 +3,8 @@
  * spec.h - the faults that are injected: one event in N on average, 0 never.  fault.c explains
  * them.
  */
-#ifndef ENGINE_TRANSPORT_FAULT_SPEC_H
-#define ENGINE_TRANSPORT_FAULT_SPEC_H
+#ifndef TESTS_FAULTS_TRANSPORT_SPEC_H
+#define TESTS_FAULTS_TRANSPORT_SPEC_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,7 +3,7 @@
  * spec.c - parses RDS_PRELOAD_FAULT: "seed=7,disconnect=2000,delay=500:3000,...".  One error makes
  * all of it invalid.
  */
-#include "engine/transport/fault/spec.h"
+#include "tests/faults/transport/spec.h"
 
 #include <stddef.h>
 #include <stdlib.h>

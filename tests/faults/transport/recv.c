@@ -5,7 +5,7 @@
  *
  * Must not know any particular transport.
  */
-#include "engine/transport/fault/fault.h"
+#include "tests/faults/transport/fault.h"
 
 static bool fault_progress(struct rds_transport *t)
 {
