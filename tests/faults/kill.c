@@ -334,8 +334,11 @@ int main(int argc, char **argv)
 	alarm(limit * test_slow());
 	for (i = 0; i < ALL; i++) {
 		pids[i] = start(i, 1);
-		while (i == SURVIVORS - 1 && atomic_load(&shared->measured) < SURVIVORS)
+		while (i == SURVIVORS - 1 && atomic_load(&shared->measured) < SURVIVORS) {
+			if (waitpid(-1, &status, WNOHANG) > 0)
+				fail("a survivor has ended, status %x", (unsigned)status);
 			poll(NULL, 0, 1);
+		}
 	}
 	kill_and_restart();
 	atomic_store(&shared->stop, 1);

@@ -97,8 +97,10 @@ int main(int argc, char **argv)
 	other = fork();
 	if (!other)
 		owner();
-	while (!atomic_load(&shared->open))
+	while (!atomic_load(&shared->open)) {
+		check(waitpid(other, &status, WNOHANG) == 0, "the owner failed");
 		usleep(1000);
+	}
 	writer();
 	check(waitpid(other, &status, 0) == other && status == 0, "the owner failed");
 	for (i = 0; i < writes; i++) {
