@@ -24,7 +24,6 @@
 #include "engine/sys/os.h"
 #include "engine/sys/process.h"
 #include "engine/transport/transport.h"
-#include "engine/transport/fault/fault_transport.h"
 #include "engine/wire/addr.h"
 #include "tests/faults/transport/spec.h"
 
