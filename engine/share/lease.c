@@ -84,10 +84,7 @@ static void lease_page_moved(void *arg, int oldfd, int newfd)
 
 bool rds_lease_is_sound(int page)
 {
-	int seals = os_fcntl(page, F_GET_SEALS, 0);
-	struct stat st;
-
-	return seals >= 0 && (seals & F_SEAL_SHRINK) && os_fstat(page, &st) == 0 && st.st_size >= (off_t)LEASE_SIZE;
+	return os_memfd_sealed_size(page, F_SEAL_SHRINK) >= (int64_t)LEASE_SIZE;
 }
 
 static int lease_map_page(struct rds_sock *sk, int page)

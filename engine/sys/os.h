@@ -321,7 +321,12 @@ void os_fds_forked(void);
  */
 int os_wake_pipe(int fds[2], int flags);
 
-/* a file of at least so many bytes, whose bytes no process can change any more (pass_fds.c) */
+/*
+ * The size of a memory file that has all of these seals. They include F_SEAL_SHRINK, so it stays at
+ * least that long. -EPERM: a seal is missing; or -errno.
+ */
+int64_t os_memfd_sealed_size(int fd, int seals);
+/* a file of at least so many bytes, whose bytes no process can change any more */
 bool os_memfd_is_sealed(int fd, uint64_t size);
 
 #endif

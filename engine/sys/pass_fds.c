@@ -82,11 +82,23 @@ ssize_t os_pass_recv(int fd, void *buf, size_t len, int fds[OS_PASS_MAX], unsign
 	return os_pass_recv_few(fd, buf, len, fds, OS_PASS_MAX, nfds, lost, flags);
 }
 
+/* First the seals, then the size: in the other order the file could become shorter in between. */
+int64_t os_memfd_sealed_size(int fd, int seals)
+{
+	struct stat st;
+	int have = os_fcntl(fd, F_GET_SEALS, 0), err;
+
+	if (have < 0)
+		return have;
+	if ((have & seals) != seals)
+		return -EPERM;
+	err = os_fstat(fd, &st);
+	return err ? err : st.st_size;
+}
+
 bool os_memfd_is_sealed(int fd, uint64_t size)
 {
-	const int seals = F_SEAL_SHRINK | F_SEAL_WRITE;
-	struct stat st;
-	int have = os_fcntl(fd, F_GET_SEALS, 0);
+	int64_t has = os_memfd_sealed_size(fd, F_SEAL_SHRINK | F_SEAL_WRITE);
 
-	return have >= 0 && (have & seals) == seals && os_fstat(fd, &st) == 0 && (uint64_t)st.st_size >= size;
+	return has >= 0 && (uint64_t)has >= size;
 }

@@ -19,12 +19,6 @@
 
 #include "engine/transport/shm/shm.h"
 
-#ifndef F_ADD_SEALS
-#define F_ADD_SEALS 1033
-#define F_GET_SEALS 1034
-#endif
-#define SEALS (0x1 | 0x2 | 0x4) /* F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW */
-
 static void rings_lay_out(struct shm_ep *ep, void *map, size_t len, uint32_t size)
 {
 	struct shm_rings *rings = map;
@@ -60,7 +54,7 @@ static int mem_reserve(int fd, size_t len)
 static int rings_create_sized(struct shm_ep *ep, uint32_t size, int *fd_out)
 {
 	size_t len = SHM_CTL_BYTES + 2 * (size_t)size;
-	int fd = os_memfd("rdspreload-rings", 3 /* MFD_CLOEXEC | MFD_ALLOW_SEALING */), err;
+	int fd = os_memfd("rdspreload-rings", MFD_CLOEXEC | MFD_ALLOW_SEALING), err;
 	struct shm_rings *rings;
 	void *map;
 
@@ -70,7 +64,7 @@ static int rings_create_sized(struct shm_ep *ep, uint32_t size, int *fd_out)
 	if (!err)
 		err = mem_reserve(fd, len);
 	if (!err)
-		err = os_fcntl(fd, F_ADD_SEALS, SEALS);
+		err = os_fcntl(fd, F_ADD_SEALS, SHM_SEALS);
 	if (err < 0)
 		goto fail;
 	err = os_mmap(len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0, &map);
@@ -122,10 +116,9 @@ int shm_rings_check_limit(void)
  */
 static int mem_attach(int fd, size_t len, void **out)
 {
-	struct stat st;
 	int err;
 
-	if (os_fstat(fd, &st) < 0 || st.st_size != (off_t)len || (os_fcntl(fd, F_GET_SEALS, 0) & SEALS) != SEALS)
+	if (os_memfd_sealed_size(fd, SHM_SEALS) != (int64_t)len)
 		return -EPROTO;
 	err = mem_reserve(fd, len);
 	if (!err)

@@ -29,6 +29,8 @@
 #include "engine/transport/shm/layout.h"
 
 #define SHM_HOT 4
+/* Of all memory that two processes share: what is mapped can never be taken away. */
+#define SHM_SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW)
 
 /* A message that the engine reads in place.  Its room is given back in order. */
 struct shm_slot {

@@ -15,6 +15,7 @@
  * sender sees that it has to ring, or the receiver sees the message when it checks once more before
  * it sleeps.
  */
+#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -414,7 +415,7 @@ int shm_inbox_open(void)
 	void *map;
 	int fd, err;
 
-	fd = os_memfd("rdspreload-inbox", 3 /* MFD_CLOEXEC | MFD_ALLOW_SEALING */);
+	fd = os_memfd("rdspreload-inbox", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return fd;
 	err = os_dup_high_slot(fd, &s->inbox_fd);
@@ -425,7 +426,7 @@ int shm_inbox_open(void)
 	if (!err)
 		err = os_reserve(fd, SHM_CTL_BYTES);
 	if (!err)
-		err = os_fcntl(fd, 1033 /* F_ADD_SEALS */, 7 /* SEAL | SHRINK | GROW */);
+		err = os_fcntl(fd, F_ADD_SEALS, SHM_SEALS);
 	if (err < 0) {
 		os_close_slot(&s->inbox_fd);
 		return err;
