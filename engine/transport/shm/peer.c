@@ -29,6 +29,7 @@
 struct shm rds_shm = {.listen_fd = -1, .inbox_fd = -1};
 
 static void peer_ctl_event(struct rds_helper_event *ev, uint32_t events);
+static void shm_peer_dead(struct shm_peer *p, int why);
 
 static socklen_t shm_peer_address(const struct rds_procid *id, struct sockaddr_un *un)
 {
@@ -114,15 +115,22 @@ static struct shm_peer *shm_peer_new(int fd)
 	return p;
 }
 
+/*
+ * The first packet on a control socket.  If it cannot be sent (ETOOMANYREFS, no memory), nothing
+ * may be sent after it: the peer is dead, and the next connect makes a new socket.
+ */
 static int peer_send_hello(struct shm_peer *p)
 {
 	struct shm_ctl_msg msg = {.magic = SHM_MAGIC, .version = SHM_VERSION, .op = SHM_OP_HELLO};
-	int fds[3] = {rds_helper_leader_fd(), rds_helper_kick_fd(), rds_shm.inbox_fd};
+	int fds[3] = {rds_helper_leader_fd(), rds_helper_kick_fd(), rds_shm.inbox_fd}, err;
 
 	msg.self = *registry_self(rds_node_registry);
 	msg.slot = registry_self_slot(rds_node_registry);
 	shm_fetch_offer(&msg);
-	return shm_ctl_send(p->fd, &msg, fds, 3);
+	err = shm_ctl_send(p->fd, &msg, fds, 3);
+	if (err)
+		shm_peer_dead(p, err);
+	return err;
 }
 
 /*

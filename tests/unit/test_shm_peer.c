@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_shm_peer.c - the other processes of the host (transport/shm/peer.c): nothing is said on a control socket that never said HELLO.
+ *
+ * The test is the other process.  What is the helper's to do is called in the helper.
+ */
+#include <arpa/inet.h>
+#include <check.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "engine/calls/start.h"
+#include "engine/node/socket_name.h"
+#include "engine/transport/shm/shm.h"
+#include "tests/slow.h"
+#include "tests/unit/suite.h"
+
+int __real_os_pass_send(int fd, const void *buf, size_t len, const int *fds, unsigned nfds, int flags);
+int __wrap_os_pass_send(int fd, const void *buf, size_t len, const int *fds, unsigned nfds, int flags);
+
+static _Atomic int refusal; /* of a packet with three descriptors, which HELLO alone has on a control socket; 0: it is sent */
+
+int __wrap_os_pass_send(int fd, const void *buf, size_t len, const int *fds, unsigned nfds, int flags)
+{
+	if (refusal && len == sizeof(struct shm_ctl_msg) && nfds == 3)
+		return refusal;
+	return __real_os_pass_send(fd, buf, len, fds, nfds, flags);
+}
+
+static struct rds_sock *sock;
+
+static void setup(void)
+{
+	struct sockaddr_in sin = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+
+	ck_assert_int_eq(rds_call_start_engine(), 0);
+	ck_assert_int_ge(rds_call_socket(SOCK_SEQPACKET, 0, &sock), 0);
+	ck_assert_int_eq(rds_call_bind(sock, (struct sockaddr *)&sin, sizeof(sin)), 0); /* so that the helper is there */
+}
+
+/* ---- in the helper ---- */
+
+static void (*work)(void);
+static _Atomic bool done;
+
+static void work_do(struct rds_timer *tm)
+{
+	(void)tm;
+	if (work)
+		work();
+	atomic_store(&done, true);
+}
+
+static void in_helper(void (*fn)(void))
+{
+	static struct rds_timer timer = {.fn = work_do};
+
+	work = fn;
+	atomic_store(&done, false);
+	rds_timer_set(&timer, os_now_ns());
+	test_until(atomic_load(&done));
+}
+
+/* ---- the other process ---- */
+
+/* What comes next on its end of a control socket: SHM_OP_*, 0 for the end, or -EAGAIN. */
+static int hear(int fd, int flags)
+{
+	struct shm_ctl_msg msg;
+	int fds[OS_PASS_MAX];
+	unsigned nfds;
+	bool lost;
+	ssize_t n = os_pass_recv(fd, &msg, sizeof(msg), fds, &nfds, &lost, flags);
+
+	while (n > 0 && nfds)
+		close(fds[--nfds]);
+	return n > 0 ? (int)msg.op : (int)n;
+}
+
+static int dial(void)
+{
+	struct sockaddr_un door;
+	socklen_t len = rds_node_name_address("rdspreload-shm-", registry_self(rds_node_registry), &door);
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	ck_assert_int_eq(connect(fd, (struct sockaddr *)&door, len), 0);
+	return fd;
+}
+
+static const struct rds_conn_id other = {.peer = {{1, 2, 3}}, .peer_slot = 7};
+
+static int listen_as_other(void)
+{
+	struct sockaddr_un door;
+	socklen_t len = rds_node_name_address("rdspreload-shm-", &other.peer, &door);
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	ck_assert_int_eq(bind(fd, (struct sockaddr *)&door, len), 0);
+	ck_assert_int_eq(listen(fd, 8), 0);
+	return fd;
+}
+
+/* ---- a HELLO that cannot be sent ---- */
+
+static struct shm_peer *found;
+static int result;
+
+static void get_other(void)
+{
+	result = shm_peer_get(&other, &found);
+}
+
+START_TEST(unsent_by_who_connects)
+{
+	int door = listen_as_other(), fd;
+
+	refusal = -ETOOMANYREFS;
+	in_helper(get_other);
+	ck_assert_int_eq(result, -ETOOMANYREFS);
+	refusal = 0;
+	in_helper(get_other);
+	ck_assert_int_eq(result, 0);
+	fd = accept(door, NULL, NULL);
+	ck_assert_int_eq(hear(fd, MSG_DONTWAIT), 0);
+	fd = accept(door, NULL, NULL);
+	ck_assert_int_eq(hear(fd, MSG_DONTWAIT), SHM_OP_HELLO);
+	ck_assert_int_eq(hear(fd, MSG_DONTWAIT), -EAGAIN);
+}
+END_TEST
+
+START_TEST(unsent_by_who_accepts)
+{
+	refusal = -ENOMEM;
+	ck_assert_int_eq(hear(dial(), 0), 0);
+	refusal = 0;
+	ck_assert_int_eq(hear(dial(), 0), SHM_OP_HELLO);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("shm_peer");
+	TCase *t = suite_case(s, "peer", setup, NULL, 60);
+
+	tcase_add_test(t, unsent_by_who_connects);
+	tcase_add_test(t, unsent_by_who_accepts);
+	return suite_run(s);
+}
