@@ -132,18 +132,38 @@ void rds_helper_deferred_run_own(void)
 
 /* ---- packets ---- */
 
+/*
+ * Did a call with this number fail because our end has moved meanwhile?  It is made again then.  The
+ * old number is not open any more (EBADF), or the program has put its own file there (ENOTSOCK).  If
+ * the number is still ours, EBADF is about an exported descriptor, or the program has closed our end.
+ */
+static bool exchange_has_moved(long result, int end)
+{
+	return result < 0 && end != os_fd(&exchange.end);
+}
+
 static int exchange_send(int side, enum rds_export_kind kind, void *what, const int *fds, unsigned nfds, int flags)
 {
 	struct packet pk = {.magic = MAGIC, .kind = kind, .what = what};
+	int end, err;
 
 	atomic_fetch_add_explicit(&exchange.order[!side], 1, memory_order_release);
-	return os_pass_send(os_fd(&exchange.end), &pk, sizeof(pk), fds, nfds, flags);
+	do {
+		end = os_fd(&exchange.end);
+		err = os_pass_send(end, &pk, sizeof(pk), fds, nfds, flags);
+	} while (exchange_has_moved(err, end));
+	return err;
 }
 
 static ssize_t exchange_recv(int side, struct packet *pk, int fds[OS_PASS_MAX], unsigned *nfds, bool *lost, int flags)
 {
-	ssize_t n = os_pass_recv(os_fd(&exchange.end), pk, sizeof(*pk), fds, nfds, lost, flags);
+	ssize_t n;
+	int end;
 
+	do {
+		end = os_fd(&exchange.end);
+		n = os_pass_recv(end, pk, sizeof(*pk), fds, nfds, lost, flags);
+	} while (exchange_has_moved(n, end));
 	(void)atomic_load_explicit(&exchange.order[side], memory_order_acquire);
 	if (n > 0 && (n != sizeof(*pk) || pk->magic != MAGIC)) {
 		while (*nfds)
@@ -269,15 +289,16 @@ int rds_fd_exchange_await_start(void)
 }
 
 /*
- * Has the program closed our end?  A number that is only being changed would be valid at one of the
- * tries.  The helper notices a closed end, too, but only after a second.
+ * Has the program closed our end?  The helper notices a closed end, too, but only after a second.
  */
 static bool exchange_is_gone(void)
 {
-	int tries, err = -EBADF;
+	int end, err;
 
-	for (tries = 0; err == -EBADF && tries < 3; tries++)
-		err = os_fcntl(os_fd(&exchange.end), F_GETFD, 0);
+	do {
+		end = os_fd(&exchange.end);
+		err = os_fcntl(end, F_GETFD, 0);
+	} while (exchange_has_moved(err, end));
 	return err == -EBADF;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * test_post.c - the helper's own descriptor table: what is lent arrives and is let go of, in both ways to start the helper;
- * what happens when one of the tables is full, when the helper cannot start, and when the program closes our end.
+ * what happens when one of the tables is full, when the helper cannot start, and when the program closes our end, or takes its number.
  */
 #include <arpa/inet.h>
 #include <check.h>
@@ -12,6 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "engine/helper/fd_exchange.h"
 #include "engine/socket/socket.h"
 #include "engine/progress/wait.h"
 #include "tests/slow.h"
@@ -351,6 +352,105 @@ START_TEST(closed_behind_our_back)
 }
 END_TEST
 
+/* ---- the program takes the number of our end, when we have read which it is ---- */
+
+static _Atomic int takes; /* 1: for a file of its own that is not there yet, 2: and it is there */
+
+static void take_number(int fd)
+{
+	int how = atomic_exchange(&takes, 0);
+
+	if (!how)
+		return;
+	ck_assert(os_fd_is_internal(fd));
+	ck_assert_int_eq(os_fd_move_internal(fd), 0);
+	if (how == 2)
+		ck_assert_int_eq(dup2(2, fd), fd);
+}
+
+int __real_os_pass_send(int fd, const void *buf, size_t len, const int *fds, unsigned nfds, int flags);
+int __wrap_os_pass_send(int fd, const void *buf, size_t len, const int *fds, unsigned nfds, int flags);
+ssize_t __real_os_pass_recv(int fd, void *buf, size_t len, int fds[OS_PASS_MAX], unsigned *nfds, bool *lost, int flags);
+ssize_t __wrap_os_pass_recv(int fd, void *buf, size_t len, int fds[OS_PASS_MAX], unsigned *nfds, bool *lost, int flags);
+
+int __wrap_os_pass_send(int fd, const void *buf, size_t len, const int *fds, unsigned nfds, int flags)
+{
+	if (!os_fd_table)
+		take_number(fd);
+	return __real_os_pass_send(fd, buf, len, fds, nfds, flags);
+}
+
+ssize_t __wrap_os_pass_recv(int fd, void *buf, size_t len, int fds[OS_PASS_MAX], unsigned *nfds, bool *lost, int flags)
+{
+	if (!os_fd_table)
+		take_number(fd);
+	return __real_os_pass_recv(fd, buf, len, fds, nfds, lost, flags);
+}
+
+START_TEST(moved_while_exporting)
+{
+	struct end first = end_new(), e;
+	unsigned helper;
+
+	mode(0);
+	ck_assert_int_eq(end_bind(&first, 7011), 0);
+	helper = helper_entries();
+	atomic_store(&takes, _i);
+	e = end_new();
+	ck_assert_int_eq(takes, 0);
+	test_until(helper_has(helper + 1));
+	hang_up(&e);
+	test_until(helper_has(helper));
+}
+END_TEST
+
+static unsigned order, packet_came, call_came;
+static _Atomic bool given;
+
+static unsigned packet_take(void *what, int *fds, unsigned nfds)
+{
+	(void)what, (void)fds, (void)nfds;
+	packet_came = ++order;
+	return 0;
+}
+
+static void call_run(struct rds_deferred_call *c)
+{
+	(void)c;
+	call_came = ++order;
+}
+
+static void give(struct rds_timer *tm)
+{
+	static struct rds_deferred_call call = {.fn = call_run};
+	int fd = os_eventfd(0, 0);
+
+	(void)tm;
+	ck_assert_int_eq(rds_export_to_program(RDS_EXPORT_PEER, NULL, &fd, 1), 0);
+	os_close(fd);
+	rds_helper_defer_to_program(&call);
+	atomic_store(&given, true);
+}
+
+/* A deferred call may free what a packet names that was there before it. */
+START_TEST(moved_while_taking)
+{
+	static struct rds_timer giver = {.fn = give};
+	struct end first = end_new();
+
+	mode(0);
+	ck_assert_int_eq(end_bind(&first, 7012), 0);
+	rds_export_takers[RDS_EXPORT_PEER] = packet_take;
+	rds_timer_set(&giver, os_now_ns());
+	test_until(atomic_load(&given));
+	atomic_store(&takes, _i);
+	rds_helper_deferred_run();
+	ck_assert_int_eq(takes, 0);
+	ck_assert_uint_eq(packet_came, 1);
+	ck_assert_uint_eq(call_came, 2);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("post");
@@ -365,6 +465,8 @@ int main(void)
 	tcase_add_loop_test(tc, start_again, 0, 2);
 	tcase_add_test(tc, the_helper_is_full);
 	tcase_add_loop_test(tc, closed_behind_our_back, 0, 2);
+	tcase_add_loop_test(tc, moved_while_exporting, 1, 3);
+	tcase_add_loop_test(tc, moved_while_taking, 1, 3);
 	suite_add_tcase(s, tc);
 	return suite_run(s);
 }
