@@ -6,11 +6,14 @@
  * stand-in. So a stream on an RDS socket is one with functions of ours (fopencookie) that still has
  * the number. A stream that exists before its number becomes a socket's is out of reach, except for
  * the standard streams of a program that is given a socket as one of these. The functions make
- * calls by number, so they stay right if the number becomes another file's.
+ * calls by number, so they stay right if the number becomes another file's. To libc these are
+ * streams of bytes for good: its functions for wide characters fail.
  *
  * Asynchronous I/O is refused: libc's threads would wait for the stand-in for ever.
  */
 #include "preload/fdtable/fdtable.h"
+
+#include <stdlib.h>
 
 #include "engine/sys/log.h"
 #include "preload/calls/calls.h"
@@ -27,15 +30,29 @@ static bool fd_is_rds(int fd)
 
 /* ---- streams ---- */
 
+/*
+ * libc puts a trap where other streams have their state of wide characters. freopen() falls into
+ * it, and so do fgetws() and ungetwc(). Here they find a state in which nothing was ever read. After
+ * freopen() the stream is libc's own and that state is in use, so it stays then.
+ */
+struct stdio_stream {
+	char wide[512] __attribute__((aligned(16))); /* more than libc's structure had in any age */
+	FILE *file;
+	int fd;
+};
+
 static ssize_t stdio_stream_read(void *cookie, char *buf, size_t len)
 {
-	return read((int)(intptr_t)cookie, buf, len);
+	const struct stdio_stream *s = cookie;
+
+	return read(s->fd, buf, len);
 }
 
 /* Returns 0 for an error, as fopencookie() asks for. */
 static ssize_t stdio_stream_write(void *cookie, const char *buf, size_t len)
 {
-	ssize_t n = write((int)(intptr_t)cookie, buf, len);
+	const struct stdio_stream *s = cookie;
+	ssize_t n = write(s->fd, buf, len);
 
 	return n < 0 ? 0 : n;
 }
@@ -43,7 +60,8 @@ static ssize_t stdio_stream_write(void *cookie, const char *buf, size_t len)
 /* A socket cannot seek, and neither can its stand-in. The number may have become a file's. */
 static int stdio_stream_seek(void *cookie, off64_t *at, int from)
 {
-	off64_t now = lseek64((int)(intptr_t)cookie, *at, from);
+	const struct stdio_stream *s = cookie;
+	off64_t now = lseek64(s->fd, *at, from);
 
 	if (now < 0)
 		return -1;
@@ -51,22 +69,33 @@ static int stdio_stream_seek(void *cookie, off64_t *at, int from)
 	return 0;
 }
 
+/* By fclose() alone. */
 static int stdio_stream_close(void *cookie)
 {
-	return close((int)(intptr_t)cookie);
+	struct stdio_stream *s = cookie;
+	int fd = s->fd;
+
+	if ((char *)s->file->_wide_data == s->wide)
+		s->file->_wide_data = NULL;
+	free(s);
+	return close(fd);
 }
 
 static FILE *stdio_stream_open(int fd, const char *mode)
 {
 	static const cookie_io_functions_t ours = {stdio_stream_read, stdio_stream_write, stdio_stream_seek,
 						   stdio_stream_close};
-	FILE *f = fopencookie((void *)(intptr_t)fd, mode, ours);
+	struct stdio_stream *s = calloc(1, sizeof(*s));
+	FILE *f = s ? fopencookie(s, mode, ours) : NULL;
 
-	if (!f)
+	if (!f) {
+		free(s);
 		return NULL;
+	}
+	s->file = f;
+	s->fd = fd;
 	f->_fileno = fd;
-	/* libc has put a trap for wide characters there, and freopen() falls into it. */
-	f->_wide_data = NULL;
+	f->_wide_data = (void *)s->wide;
 	return f;
 }
 

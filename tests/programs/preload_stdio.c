@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * preload_stdio - streams on sockets: one of fdopen(), and the standard input of a program that is executed with a socket there.  A read is a
- * datagram, and writing is refused, as by write().  freopen() gives a file, and one whose number has become a file's can seek.  Asynchronous
- * reads have an answer, and those of other descriptors work.
+ * datagram, and writing is refused, as by write().  Wide characters are refused.  freopen() gives a file, and one whose number has become a
+ * file's can seek.  Asynchronous reads have an answer, and those of other descriptors work.
  */
 #include "program.h"
 
@@ -126,8 +126,27 @@ static void reopening(void)
 {
 	struct sockaddr_in at;
 	FILE *f = fdopen(bound(&at), "r");
+	wchar_t wide[100];
 
 	reopen(f);
+	check(freopen("/proc/self/status", "r", f) == f, "freopen again");
+	check(fgetws(wide, 100, f) && !wcsncmp(wide, L"Name:", 5), "fgetws after freopen");
+	fclose(f);
+}
+
+/* As of a stream by which bytes were read: they fail, and leave what is there. */
+static void wide_characters(void)
+{
+	struct sockaddr_in at;
+	FILE *f = fdopen(bound(&at), "r+");
+	wchar_t wide[100];
+
+	sends(&at, "bytes\n");
+	check(fwide(f, 1) < 0, "fwide");
+	check(!fgetws(wide, 100, f) && fgetwc(f) == WEOF && fwscanf(f, L"b") == EOF, "read");
+	check(fwprintf(f, L"out") < 0 && fputws(L"out", f) < 0 && fputwc(L'o', f) == WEOF, "write");
+	says(f, "bytes\n");
+	check(ungetwc(L'x', f) == L'x' && fgetc(f) == 'x', "ungetwc");
 	fclose(f);
 }
 
@@ -186,6 +205,7 @@ int main(int argc, char **argv)
 	writing();
 	executes(own, "by fgets\n", "by fgets\n");
 	reopening();
+	wide_characters();
 	executes(reopened, "by fgets\n", "by fgets\n");
 	executes(sought, "by fgets\n", "by fgets\n");
 	executes(sed, "one two\n", "one 2\n");
