@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_shm_peer.c - the other processes of the host (transport/shm/peer.c): nothing is said on a control socket that never said HELLO.
+ * test_shm_peer.c - the other processes of the host (transport/shm/peer.c): nothing is said on a control socket that never said HELLO, and a
+ * process has no more than a few of them, wherever it is.
  *
  * The test is the other process.  What is the helper's to do is called in the helper.
  */
 #include <arpa/inet.h>
 #include <check.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -27,6 +30,20 @@ int __wrap_os_pass_send(int fd, const void *buf, size_t len, const int *fds, uns
 	if (refusal && len == sizeof(struct shm_ctl_msg) && nfds == 3)
 		return refusal;
 	return __real_os_pass_send(fd, buf, len, fds, nfds, flags);
+}
+
+int __real_os_getsockopt(int fd, int level, int opt, void *val, socklen_t *len);
+int __wrap_os_getsockopt(int fd, int level, int opt, void *val, socklen_t *len);
+
+static _Atomic bool elsewhere; /* the other process is in a pid namespace that this one does not see */
+
+int __wrap_os_getsockopt(int fd, int level, int opt, void *val, socklen_t *len)
+{
+	int err = __real_os_getsockopt(fd, level, opt, val, len);
+
+	if (!err && opt == SO_PEERCRED && elsewhere)
+		((struct ucred *)val)->pid = 0;
+	return err;
 }
 
 static struct rds_sock *sock;
@@ -139,6 +156,105 @@ START_TEST(unsent_by_who_accepts)
 }
 END_TEST
 
+/* ---- how many ---- */
+
+#define MOST 16 /* control sockets of one process */
+
+static void say_hello(int fd, unsigned who)
+{
+	struct shm_ctl_msg msg = {.magic = SHM_MAGIC, .version = SHM_VERSION, .op = SHM_OP_HELLO, .self = {{2}}};
+	int wakes[2], fds[3] = {-1, -1, memfd_create("inbox", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
+
+	ck_assert_int_eq(pipe2(wakes, O_NONBLOCK | O_CLOEXEC), 0);
+	fds[0] = fds[1] = wakes[1];
+	ck_assert_int_eq(ftruncate(fds[2], SHM_CTL_BYTES), 0);
+	ck_assert_int_eq(fcntl(fds[2], F_ADD_SEALS, SHM_SEALS), 0);
+	memcpy(&msg.self.b[4], &who, sizeof(who));
+	ck_assert_int_eq(os_pass_send(fd, &msg, sizeof(msg), fds, 3, 0), 0);
+	close(wakes[0]);
+	close(wakes[1]);
+	close(fds[2]);
+}
+
+/* What was sent before this has been read when it returns: of two rounds the second begins after it was called. */
+static void helper_catches_up(void)
+{
+	in_helper(NULL);
+	in_helper(NULL);
+}
+
+/* Says HELLO as `who`, and is it still connected then? */
+static bool stays(int fd, unsigned who)
+{
+	int got;
+
+	say_hello(fd, who);
+	helper_catches_up();
+	got = hear(fd, MSG_DONTWAIT);
+	ck_assert(got == -EAGAIN || got == 0 || got == -ECONNRESET);
+	return got == -EAGAIN;
+}
+
+START_TEST(many_that_say_nothing)
+{
+	int fd[MOST];
+
+	elsewhere = _i;
+	for (unsigned i = 0; i < MOST; i++) {
+		fd[i] = dial();
+		ck_assert_int_eq(hear(fd[i], 0), SHM_OP_HELLO);
+	}
+	ck_assert_int_eq(hear(dial(), 0), 0);
+	close(fd[0]);
+	helper_catches_up();
+	ck_assert_int_eq(hear(dial(), 0), SHM_OP_HELLO);
+}
+END_TEST
+
+START_TEST(many_of_one_process)
+{
+	int fd;
+
+	elsewhere = true;
+	for (unsigned i = 0; i < MOST; i++) {
+		fd = dial();
+		ck_assert_int_eq(hear(fd, 0), SHM_OP_HELLO);
+		ck_assert(stays(fd, 1));
+	}
+	fd = dial();
+	ck_assert_int_eq(hear(fd, 0), SHM_OP_HELLO);
+	ck_assert(!stays(fd, 1));
+}
+END_TEST
+
+static int crowd[3 * MOST];
+
+static void crowd_comes(void)
+{
+	for (unsigned i = 0; i < 3 * MOST; i++) {
+		crowd[i] = dial();
+		say_hello(crowd[i], i);
+	}
+}
+
+static void crowd_is_there(void)
+{
+	for (unsigned i = 0; i < 3 * MOST; i++) {
+		ck_assert_int_eq(hear(crowd[i], MSG_DONTWAIT), SHM_OP_HELLO);
+		ck_assert_int_eq(hear(crowd[i], MSG_DONTWAIT), -EAGAIN);
+	}
+}
+
+/* They come all at once, while the helper does something else, and none is refused for the others. */
+START_TEST(many_processes)
+{
+	elsewhere = true;
+	in_helper(crowd_comes);
+	helper_catches_up();
+	in_helper(crowd_is_there);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("shm_peer");
@@ -146,5 +262,8 @@ int main(void)
 
 	tcase_add_test(t, unsent_by_who_connects);
 	tcase_add_test(t, unsent_by_who_accepts);
+	tcase_add_loop_test(t, many_that_say_nothing, 0, 2);
+	tcase_add_test(t, many_of_one_process);
+	tcase_add_test(t, many_processes);
 	return suite_run(s);
 }

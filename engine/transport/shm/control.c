@@ -53,7 +53,7 @@ static int ctl_pkt_queue(struct shm_peer *p, const struct shm_ctl_msg *msg)
 
 	if (p->ctl_nqueued == CTL_QUEUE_MAX) {
 		rds_warn("process %d asks and does not read the answers: its connections with this one are broken",
-			 (int)p->pid);
+			 (int)p->cred.pid);
 		return -ENOBUFS;
 	}
 	u = malloc(sizeof(*u));

@@ -50,10 +50,8 @@ static long sender_read(const struct shm_peer *p, const struct iovec *to, unsign
 /* Is the peer of the same user, and is `reader` a thread of the process that the kernel names? */
 static bool sender_is_same_user(const struct shm_peer *p)
 {
-	struct ucred cred;
-
-	return os_peer_cred(p->fd, &cred) && cred.uid == geteuid() &&
-	       !os_syscall(SYS_tgkill, cred.pid, p->reader, 0, 0, 0, 0);
+	return p->cred.pid > 0 && p->cred.uid == geteuid() &&
+	       !os_syscall(SYS_tgkill, p->cred.pid, p->reader, 0, 0, 0, 0);
 }
 
 void shm_fetch_learn(struct shm_peer *p, const struct shm_ctl_msg *hello)
@@ -70,7 +68,7 @@ void shm_fetch_learn(struct shm_peer *p, const struct shm_ctl_msg *hello)
 	if (!p->fetched)
 		rds_debug("the memory of process %d cannot be read (ptrace_scope, another user or container): what it writes goes "
 			  "through shared memory",
-			  (int)p->pid);
+			  (int)p->cred.pid);
 }
 
 bool shm_fetchable(struct rds_ep *rep)
@@ -89,7 +87,7 @@ static void fetch_forbidden(struct shm_ep *ep)
 		rds_warn("the memory of process %d cannot be read any more: RDMA writes that were under way are "
 			 "reported as "
 			 "dropped, others go through shared memory",
-			 (int)ep->peer->pid);
+			 (int)ep->peer->cred.pid);
 }
 
 /*
@@ -100,7 +98,7 @@ static void fetch_forbidden(struct shm_ep *ep)
 static void sender_ended(struct shm_ep *ep)
 {
 	rds_debug("process %d has ended before what it writes was taken: that is dropped, and all that it sent behind it",
-		  (int)ep->peer->pid);
+		  (int)ep->peer->cred.pid);
 	shm_ep_break(ep);
 }
 
@@ -116,9 +114,9 @@ static long sender_read_retry(struct shm_peer *p, const struct iovec *to, unsign
 {
 	long got = sender_read(p, to, nto, from, nfrom);
 
-	if (likely(got != -ESRCH) || p->reader == p->pid)
+	if (likely(got != -ESRCH) || p->reader == p->cred.pid)
 		return got;
-	p->reader = p->pid;
+	p->reader = p->cred.pid;
 	return sender_read(p, to, nto, from, nfrom);
 }
 

@@ -44,49 +44,57 @@ static socklen_t shm_peer_address(const struct rds_procid *id, struct sockaddr_u
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
-static pid_t peer_pid(int fd)
+/*
+ * Is this socket one of the process that has those credentials?  Processes of another pid namespace
+ * all have pid 0 here.  Then `id` tells, or, as long as HELLO has not come (NULL), the user.
+ */
+static bool peer_is_of(const struct shm_peer *p, const struct ucred *cred, const struct rds_procid *id)
 {
-	struct ucred cred;
+	bool has_id = p->known || p->dialled;
 
-	return os_peer_cred(fd, &cred) ? cred.pid : 0;
+	if (p->dead || p->cred.pid != cred->pid)
+		return false;
+	if (cred->pid)
+		return true;
+	return id ? has_id && memcmp(&p->id, id, sizeof(*id)) == 0 : !has_id && p->cred.uid == cred->uid;
 }
 
 /*
  * Two processes need one control socket, or two for a moment.  Each costs a descriptor and memory.
  */
-static bool peer_too_many(pid_t pid)
+static bool peer_too_many(const struct ucred *cred, const struct rds_procid *id)
 {
-	static pid_t warned_of;
+	static pid_t warned_of = -1;
 	const struct shm_peer *p;
 	unsigned n = 0;
 
-	for (p = rds_shm.peers; pid && p; p = p->next)
-		n += !p->dead && p->pid == pid;
+	for (p = rds_shm.peers; p; p = p->next)
+		n += peer_is_of(p, cred, id);
 	if (n < SOCKETS_PER_PEER)
 		return false;
-	if (pid != warned_of)
-		rds_warn("process %d has %u control sockets to this one: more are refused", (int)pid, n);
-	warned_of = pid;
+	if (cred->pid != warned_of)
+		rds_warn("process %d of user %u has %u control sockets to this one: more are refused", (int)cred->pid,
+			 (unsigned)cred->uid, n);
+	warned_of = cred->pid;
 	return true;
 }
 
-static bool peer_allowed(int fd)
+static bool peer_allowed(int fd, struct ucred *cred)
 {
-	struct ucred cred;
-	socklen_t len = sizeof(cred);
+	socklen_t len = sizeof(*cred);
 
-	if (os_getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
+	if (os_getsockopt(fd, SOL_SOCKET, SO_PEERCRED, cred, &len) < 0)
 		return false;
-	if (registry_trusts(rds_node_registry, &cred))
+	if (registry_trusts(rds_node_registry, cred))
 		return true;
-	rds_warn("process %d of user %u is refused: RDS_PRELOAD_SHARE allows only the same %s", (int)cred.pid,
-		 (unsigned)cred.uid, rds_options()->share == RDS_OPT_SHARE_GROUP ? "group" : "user");
+	rds_warn("process %d of user %u is refused: RDS_PRELOAD_SHARE allows only the same %s", (int)cred->pid,
+		 (unsigned)cred->uid, rds_options()->share == RDS_OPT_SHARE_GROUP ? "group" : "user");
 	return false;
 }
 
 /* ---- peers ---- */
 
-static struct shm_peer *shm_peer_new(int fd)
+static struct shm_peer *shm_peer_new(int fd, const struct ucred *cred)
 {
 	struct shm_peer *p = calloc(1, sizeof(*p));
 
@@ -95,7 +103,7 @@ static struct shm_peer *shm_peer_new(int fd)
 		return NULL;
 	}
 	p->ev.fn = peer_ctl_event;
-	p->pid = peer_pid(fd);
+	p->cred = *cred;
 	shm_peer_init(p);
 	if (os_dup_high_slot(fd, &p->fd) < 0) {
 		free(p);
@@ -154,17 +162,18 @@ static int shm_peer_dial(const struct rds_conn_id *id, struct shm_peer **out)
 	socklen_t len = shm_peer_address(&id->peer, &un);
 	int fd = os_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err;
 	struct shm_peer *p;
+	struct ucred cred;
 
 	if (fd < 0)
 		return fd;
 	err = os_connect(fd, (struct sockaddr *)&un, len);
-	if (!err && !peer_allowed(fd))
+	if (!err && !peer_allowed(fd, &cred))
 		err = -EACCES;
 	if (err < 0) {
 		os_close(fd);
 		return err;
 	}
-	p = shm_peer_new(fd);
+	p = shm_peer_new(fd, &cred);
 	if (!p)
 		return -ENOMEM;
 	p->id = id->peer;
@@ -210,7 +219,7 @@ static void shm_peer_dead(struct shm_peer *p, int why)
 	if (p->dead)
 		return;
 	p->dead = true;
-	rds_debug("the control socket of process %d is gone: %s", (int)p->pid, strerror(-why));
+	rds_debug("the control socket of process %d is gone: %s", (int)p->cred.pid, strerror(-why));
 	rds_helper_event_del(p->fd);
 	shm_ctl_drop(p);
 	while (p->eps)
@@ -245,16 +254,11 @@ void rds_shm_reclaim(void)
  */
 static bool peer_identity_holds(const struct shm_peer *p, const struct shm_ctl_msg *msg)
 {
-	struct ucred cred;
-	socklen_t len = sizeof(cred);
-
-	if (os_getsockopt(p->fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
-		return false;
-	if (registry_is_user(rds_node_registry, cred.uid) ||
-	    registry_proc_pid_is(rds_node_registry, msg->slot, &msg->self, cred.pid))
+	if (registry_is_user(rds_node_registry, p->cred.uid) ||
+	    registry_proc_pid_is(rds_node_registry, msg->slot, &msg->self, p->cred.pid))
 		return true;
-	rds_warn("process %d of user %u is refused: it is not the one that it says it is", (int)cred.pid,
-		 (unsigned)cred.uid);
+	rds_warn("process %d of user %u is refused: it is not the one that it says it is", (int)p->cred.pid,
+		 (unsigned)p->cred.uid);
 	return false;
 }
 
@@ -280,6 +284,8 @@ static int peer_on_hello(struct shm_peer *p, const struct shm_ctl_msg *msg, int 
 
 	if (p->known || nfds != 3 || (p->dialled && memcmp(&p->id, &msg->self, sizeof(p->id))))
 		return -EPROTO;
+	if (!p->dialled && !p->cred.pid && peer_too_many(&p->cred, &msg->self))
+		return -EUSERS;
 	err = peer_identity_holds(p, msg) ? wake_fd_check(fds[0], &leader) : -EACCES;
 	if (!err)
 		err = wake_fd_check(fds[1], &helper);
@@ -408,6 +414,7 @@ static void peer_listen_pause(int err)
 static void peer_listen_event(struct rds_helper_event *ev, uint32_t events)
 {
 	unsigned most = RDS_EVENT_MOST; /* level triggered: the event comes again for the rest */
+	struct ucred cred;
 	struct shm_peer *p;
 	int fd;
 
@@ -422,13 +429,14 @@ static void peer_listen_event(struct rds_helper_event *ev, uint32_t events)
 				peer_listen_pause(fd);
 			return;
 		}
-		if (!peer_allowed(fd) || peer_too_many(peer_pid(fd))) {
+		if (!peer_allowed(fd, &cred) || peer_too_many(&cred, NULL)) {
 			os_close(fd);
 			continue;
 		}
-		p = shm_peer_new(fd);
-		if (p)
-			peer_send_hello(p);
+		p = shm_peer_new(fd, &cred);
+		/* Its HELLO is there in most cases: the next one's may not be counted together with it. */
+		if (p && !peer_send_hello(p))
+			peer_ctl_event(&p->ev, EPOLLIN);
 	}
 }
 

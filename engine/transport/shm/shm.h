@@ -93,7 +93,7 @@ struct shm_peer {
 	_Atomic int fd; /* control socket */
 	struct rds_procid id;
 	uint32_t slot; /* registry */
-	pid_t pid;     /* from the kernel; 0: in another pid namespace */
+	struct ucred cred; /* from the kernel; pid 0: in another pid namespace */
 	bool known;    /* HELLO has come */
 	/*
 	 * Fetching (fetch.c): address of its id in its memory; the thread that is read; reading
