@@ -33,9 +33,7 @@
 #include "engine/sys/patience.h"
 #include "engine/rds.h"
 
-#include <dirent.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -100,49 +98,34 @@ static int fd_batch_send(struct batch *b)
 	return n < 0 ? (int)n : 0;
 }
 
+struct table_sender {
+	struct batch b;
+	int limit;
+};
+
 /* Refuses a number that a new table could not have under the limit. */
-static int fd_batch_add(struct batch *b, int fd, int limit)
+static int table_send_fd(int fd, void *arg)
 {
-	if (fd >= limit)
+	struct table_sender *t = arg;
+
+	if (fd == aside.out)
+		return 0;
+	if (fd >= t->limit)
 		return -EMFILE;
-	b->number[b->n++] = fd;
-	return b->n == BATCH ? fd_batch_send(b) : 0;
+	t->b.number[t->b.n++] = fd;
+	return t->b.n == BATCH ? fd_batch_send(&t->b) : 0;
 }
 
-static int fd_batch_add_listed(struct batch *b, int dir, const char *list, long len, int limit)
+static int table_send(void)
 {
-	const struct dirent64 *d;
-	long at;
-	int fd, err = 0;
-
-	for (at = 0; at < len && !err; at += d->d_reclen) {
-		d = (const struct dirent64 *)(const void *)(list + at);
-		fd = d->d_name[0] == '.' ? dir : atoi(d->d_name);
-		if (fd != dir && fd != aside.out)
-			err = fd_batch_add(b, fd, limit);
-	}
-	return err;
-}
-
-static int fd_batch_send_table(void)
-{
+	struct table_sender t = {.b = {0}};
 	struct rlimit rl = {.rlim_cur = 0};
-	struct batch b = {0};
-	_Alignas(struct dirent64) char list[2048];
-	int dir = os_open("/proc/thread-self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0), err;
-	long n;
+	int err;
 
-	if (dir < 0)
-		return dir;
 	os_syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, 0, (long)&rl, 0, 0);
-	do {
-		n = os_syscall(SYS_getdents64, dir, (long)list, sizeof(list), 0, 0, 0);
-		err = n < 0 ? (int)n
-			    : fd_batch_add_listed(&b, dir, list, n,
-						  rl.rlim_cur < INT32_MAX ? (int)rl.rlim_cur : INT32_MAX);
-	} while (n > 0 && !err);
-	os_close(dir);
-	return err ? err : fd_batch_send(&b);
+	t.limit = rl.rlim_cur < INT32_MAX ? (int)rl.rlim_cur : INT32_MAX;
+	err = os_fds_each(table_send_fd, &t);
+	return err ? err : fd_batch_send(&t.b);
 }
 
 void rds_aside_exported(int fd)
@@ -170,7 +153,7 @@ bool rds_aside_stop_helper(void)
 		return false;
 	}
 	if (rds_helper_has_own_table())
-		err = fd_batch_send_table();
+		err = table_send();
 	os_close_slot(&aside.out);
 	aside.err = err;
 	atomic_store(&aside.state, err ? REFUSED : GONE);

@@ -250,6 +250,13 @@ void rds_borrower_grant_fork_prepare(void)
 	fork_view.gifts = atomic_load(&gifts);
 }
 
+static int grant_close_copy(int fd, void *parent)
+{
+	if (rds_foreign_memory_fd_is(fd, *(const int *)parent))
+		os_close(fd);
+	return 0;
+}
+
 /*
  * A thread of the parent was just making a grant: then the child has a copy of that descriptor, and
  * with it access to the parent's memory.  The child closes it.
@@ -257,14 +264,10 @@ void rds_borrower_grant_fork_prepare(void)
 void rds_borrower_grant_forked(int parent)
 {
 	bool any = fork_view.seen ? fork_view.open || fork_view.gifts != atomic_load(&gifts) : atomic_load(&gifts) != 0;
-	int fd;
 
 	fork_view.seen = false;
 	atomic_store(&giving, 0);
 	atomic_store(&gifts, 0);
-	if (!any)
-		return;
-	for (fd = 0; fd < 65536; fd++)
-		if (os_fcntl(fd, F_GETFD, 0) >= 0 && rds_foreign_memory_fd_is(fd, parent))
-			os_close(fd);
+	if (any)
+		(void)os_fds_each(grant_close_copy, &parent);
 }

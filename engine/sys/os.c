@@ -367,18 +367,6 @@ bool os_peer_is_self(int fd)
 	return os_peer_cred(fd, &cred) && cred.pid == os_getpid();
 }
 
-bool os_fds_available(int fd, unsigned want)
-{
-	int spare[32];
-	unsigned n = 0, got;
-
-	while (n < want && n < 32 && (spare[n] = os_fcntl(fd, F_DUPFD_CLOEXEC, 0)) >= 0)
-		n++;
-	for (got = n; n--;)
-		os_close(spare[n]);
-	return got == want;
-}
-
 bool os_recv_is_eof(int fd)
 {
 	struct pollfd p = {.fd = fd, .events = POLLRDHUP};

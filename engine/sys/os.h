@@ -76,8 +76,16 @@ int os_fchown(int fd, uid_t uid, gid_t gid);
 int os_mmap(size_t len, int prot, int flags, int fd, off_t off, void **out);
 void os_munmap(void *p, size_t len);
 int os_fcntl(int fd, int cmd, long arg);
-/* Are so many more descriptors available (32 at most)? fd: any open one. Only for rare calls. */
+/*
+ * open_fds.c. Are so many more descriptors available (32 at most)? fd: any open one. Only for rare
+ * calls.
+ */
 bool os_fds_available(int fd, unsigned want);
+/*
+ * Calls fn for each open number of this thread's table until it returns something else than 0,
+ * which is the result. fn may close that number.
+ */
+int os_fds_each(int (*fn)(int fd, void *arg), void *arg);
 int os_socket(int family, int type, int proto);
 int os_socketpair(int family, int type, int proto, int sv[2]);
 int os_bind(int fd, const struct sockaddr *sa, socklen_t len);

@@ -591,6 +591,60 @@ START_TEST(seconds_are_those_of_time)
 }
 END_TEST
 
+static struct {
+	bool seen[1024];
+	unsigned n;
+} listed;
+
+static int list_one(int fd, void *wrong)
+{
+	ck_assert_int_lt(fd, 1024);
+	*(bool *)wrong |= listed.seen[fd];
+	listed.seen[fd] = true;
+	listed.n++;
+	return 0;
+}
+
+static int third(int fd, void *n)
+{
+	(void)fd;
+	return ++*(int *)n == 3 ? 7 : 0;
+}
+
+static int close_above(int fd, void *least)
+{
+	return fd > *(int *)least ? os_close(fd) : 0;
+}
+
+/* Each open number once, and nothing else, whether there is a number left for the list or not. */
+START_TEST(each_open_number)
+{
+	struct rlimit rl = {.rlim_cur = 300, .rlim_max = 1024};
+	int last = -1, fd, calls = 0;
+	bool wrong = false;
+
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &rl), 0);
+	while ((fd = dup(0)) >= 0)
+		last = fd;
+	ck_assert_int_eq(last, 299);
+	if (!_i) {
+		close(17);
+		close(200);
+	}
+	ck_assert_int_eq(os_fds_each(list_one, &wrong), 0);
+	ck_assert(!wrong);
+	ck_assert_uint_eq(listed.n, _i ? 300 : 298);
+	for (fd = 0; fd < 300; fd++)
+		ck_assert_int_eq(listed.seen[fd], fcntl(fd, F_GETFD) >= 0);
+	ck_assert_int_eq(os_fds_each(third, &calls), 7);
+	ck_assert_int_eq(calls, 3);
+	last = 100;
+	ck_assert_int_eq(os_fds_each(close_above, &last), 0);
+	for (fd = 101; fd < 300; fd++)
+		ck_assert_int_lt(fcntl(fd, F_GETFD), 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("os");
@@ -613,6 +667,7 @@ int main(void)
 	tcase_add_test(tc, moving);
 	tcase_add_test(tc, adopted);
 	tcase_add_test(tc, each_in_range);
+	tcase_add_loop_test(tc, each_open_number, 0, 2);
 	tcase_add_test(tc, a_vfork_child_moves_nothing);
 	tcase_add_test(tc, threads);
 	tcase_add_test(tc, descriptors_are_passed);
