@@ -22,6 +22,7 @@ static void cong_poller_attach(struct rds_sock *sk, short mask, bool again)
 		sk->cong_attached = sk->seen_congestion;
 	if (mask)
 		sk->seen_congestion = false;
+	rds_sock_changed(sk);
 	rx_unlock();
 }
 

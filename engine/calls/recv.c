@@ -272,6 +272,7 @@ static ssize_t recv_deliver_cong(struct rds_sock *sk, int fd, struct msghdr *msg
 	if (err)
 		return err;
 	sk->cong_notify &= ~bits;
+	rds_sock_changed(sk);
 	rds_sock_lower_if_shown(sk, fd);
 	msg->msg_controllen = out.used;
 	msg->msg_flags = out.flags;

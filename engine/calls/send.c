@@ -371,6 +371,7 @@ static void send_note_congestion(struct send_call *c, bool nonblock)
 		if (sk->cong_monitor)
 			sk->cong_mask |= 1ull << (c->dst.port % 64);
 		sk->seen_congestion = true;
+		rds_sock_changed(sk);
 	} else {
 		sk->cong_blocked++;
 	}
@@ -382,6 +383,7 @@ static void send_congestion_interrupted(struct send_call *c)
 {
 	rx_lock();
 	c->sk->seen_congestion = true;
+	rds_sock_changed(c->sk);
 	rx_unlock();
 }
 

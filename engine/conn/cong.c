@@ -143,6 +143,31 @@ static void cong_wake_socks(void)
 	}
 }
 
+/* The update concerns these ports, of those that the socket waits for. */
+static void cong_notify_sock(struct rds_sock *sk, uint64_t ports)
+{
+	ports &= sk->cong_mask;
+	if (!ports)
+		return;
+	sk->cong_notify |= ports;
+	sk->cong_mask &= ~ports;
+	rds_sock_changed(sk);
+}
+
+/*
+ * Updates come by the connections of the process that met the congestion, and these are gone.  So
+ * the socket is told of one now.  A sender that finds its port still congested is refused again,
+ * and then it is this process that is told.
+ */
+void rds_cong_resume(struct rds_sock *sk, uint64_t mask, uint64_t notify, bool met)
+{
+	sk->cong_mask = mask;
+	sk->cong_notify = notify;
+	cong_notify_sock(sk, ~0ull);
+	if (met)
+		sk->cong_track = atomic_load(&rds_sock_cong_gen) - 1;
+}
+
 void rds_cong_updated(uint64_t portmask)
 {
 	struct rds_sock *sk;
@@ -151,8 +176,7 @@ void rds_cong_updated(uint64_t portmask)
 	RDS_STAT_INC_RX(cong_update_received);
 	cong_wake_socks();
 	for (sk = cong_monitors; sk; sk = sk->mon_next) {
-		sk->cong_notify |= sk->cong_mask & portmask;
-		sk->cong_mask &= ~portmask;
+		cong_notify_sock(sk, portmask);
 		if (sk->cong_notify)
 			rds_sock_wake(sk, POLLIN | POLLRDNORM | RDS_WAIT_RECV);
 	}

@@ -61,7 +61,8 @@ static bool state_bools_are_sound(const struct rds_share_state *st)
 	return rds_share_is_bool(&st->bound) && rds_share_is_bool(&st->connected) && rds_share_is_bool(&st->no_rdma) &&
 	       rds_share_is_bool(&st->tos_fixed) && rds_share_is_bool(&st->recverr) &&
 	       rds_share_is_bool(&st->zerocopy) && rds_share_is_bool(&st->inq) &&
-	       rds_share_is_bool(&st->cong_monitor) && rds_share_is_bool(&st->region_freed_by_other);
+	       rds_share_is_bool(&st->cong_monitor) && rds_share_is_bool(&st->seen_congestion) &&
+	       rds_share_is_bool(&st->region_freed_by_other);
 }
 
 static bool state_is_sound(const struct rds_share_state *st)
@@ -196,8 +197,7 @@ static void handoff_open_socket(struct rds_sock *sk, const struct rds_share_stat
 	if (st->cong_monitor)
 		rds_cong_set_monitor(sk, true);
 	rx_lock();
-	sk->cong_mask = st->cong_mask;
-	sk->cong_notify = st->cong_notify;
+	rds_cong_resume(sk, st->cong_mask, st->cong_notify, st->seen_congestion);
 	if (st->bound)
 		rds_cong_check(sk);
 	rds_cong_publish(sk); /* whatever its last owner published */

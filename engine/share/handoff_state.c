@@ -67,6 +67,7 @@ void rds_share_state_fill(const struct rds_sock *sk, struct rds_share_state *st)
 	st->rcvtimeo_ns = atomic_load(&sk->rcvtimeo_ns);
 	st->cong_mask = atomic_load(&sk->cong_mask);
 	st->cong_notify = atomic_load(&sk->cong_notify);
+	st->seen_congestion = atomic_load(&sk->seen_congestion) || atomic_load(&sk->cong_attached);
 	st->region_freed_by_other = atomic_load(&sk->region_freed_by_other);
 	st->barrier_id = atomic_load_explicit(&sk->marks.last_id, memory_order_relaxed);
 }

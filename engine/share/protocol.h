@@ -53,7 +53,7 @@
 #include "engine/wire/addr.h"
 
 #define RDS_SHARE_MAGIC 0x48534452u /* "RDSH" */
-#define RDS_SHARE_VERSION 7
+#define RDS_SHARE_VERSION 8
 /* bytes of a message in a packet; a longer message is sent in a memfd */
 #define RDS_SHARE_INLINE 65536u
 #define RDS_SHARE_CONTROL 20480u       /* of control messages: the kernel's optmem_max */
@@ -133,6 +133,7 @@ struct rds_share_state {
 	uint32_t sndbuf, rcvbuf, rx_trace, generic;
 	uint64_t sndtimeo_ns, rcvtimeo_ns;
 	uint64_t cong_mask, cong_notify;
+	bool seen_congestion; /* a poll is to be told of an update */
 	uint64_t barrier_id; /* the last one that was given out */
 	/*
 	 * Another process freed a region than the one that opened it. No other process knows which

@@ -18,7 +18,9 @@
 #include <unistd.h>
 
 #include "engine/conn/conn.h"
+#include "engine/rdma/rdma.h"
 #include "engine/share/handoff.h"
+#include "engine/share/lease.h"
 #include "engine/node/layout.h"
 #include "engine/calls/start.h"
 #include "tests/mock/clock.h"
@@ -226,6 +228,112 @@ START_TEST(what_was_left)
 }
 END_TEST
 
+/* The next control message, which must be all that there is to be read: its type. */
+static int told(struct rds_sock *sk, int fd, void *value, size_t size)
+{
+	union {
+		char bytes[CMSG_SPACE(sizeof(struct rds_rdma_notify))];
+		struct cmsghdr align;
+	} control;
+	struct msghdr msg = {.msg_control = &control, .msg_controllen = sizeof(control)};
+
+	ck_assert_int_eq(rds_call_recvmsg(sk, fd, &msg, MSG_DONTWAIT), 0);
+	ck_assert_uint_eq(control.align.cmsg_len, CMSG_LEN(size));
+	memcpy(value, CMSG_DATA(&control.align), size);
+	return control.align.cmsg_type;
+}
+
+/* Nobody would tell the one who takes it of an update: so one is told at once. */
+START_TEST(what_waits_for_an_update)
+{
+	struct rds_sock *sk = NULL;
+	uint64_t ports;
+
+	left();
+	file.state.cong_monitor = true;
+	file.state.cong_mask = 0x20;
+	file.state.cong_notify = 0x40;
+	ck_assert_int_eq(adopt(&sk, end_of_it), 0);
+	ck_assert_int_eq(told(sk, standin, &ports, sizeof(ports)), RDS_CMSG_CONG_UPDATE);
+	ck_assert_uint_eq(ports, 0x60);
+	ck_queue(sk);
+	end(sk);
+}
+END_TEST
+
+/* The same without a monitor, where poll() tells it. */
+START_TEST(what_polls_for_an_update)
+{
+	struct rds_sock *sk = NULL;
+
+	left();
+	file.state.seen_congestion = _i;
+	atomic_store(&rds_sock_cong_gen, 0); /* as in a process that has never been told of anything */
+	ck_assert_int_eq(adopt(&sk, end_of_it), 0);
+	ck_queue(sk);
+	ck_assert_int_eq(rds_call_poll(sk, POLLIN), _i ? POLLIN : 0);
+	ck_assert_int_eq(rds_call_poll(sk, POLLIN), 0);
+	end(sk);
+}
+END_TEST
+
+static struct rds_sock *over_tcp(int *fd, struct sockaddr_in *sin)
+{
+	socklen_t room = sizeof(*sin);
+	struct rds_sock *sk;
+
+	*sin = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	*fd = rds_call_socket(SOCK_SEQPACKET, 0, &sk);
+	ck_assert_int_eq(rds_call_setsockopt(sk, *fd, SOL_RDS, SO_RDS_TRANSPORT, &(int){RDS_TRANS_TCP}, 4), 0);
+	ck_assert_int_eq(rds_call_bind(sk, (struct sockaddr *)sin, sizeof(*sin)), 0);
+	ck_assert_int_eq(rds_call_getsockname(sk, (struct sockaddr *)sin, &room), 0);
+	return sk;
+}
+
+static void ck_saved(struct rds_sock *sk, uint64_t mask, uint64_t notify, bool seen)
+{
+	struct rds_share_state st;
+
+	ck_assert_int_eq(rds_standby_read_lease(os_fd(&sk->lease_fd), &st), 0);
+	ck_assert_uint_eq(st.cong_mask, mask);
+	ck_assert_uint_eq(st.cong_notify, notify);
+	ck_assert_int_eq(st.seen_congestion, seen);
+}
+
+/* The will has at any time what the owner's successor has to know: that one has no other word of an owner that is killed. */
+START_TEST(congestion_is_in_the_will)
+{
+	static char bytes[5000];
+	struct iovec iov = {.iov_base = bytes, .iov_len = sizeof(bytes)};
+	struct msghdr to = {.msg_iov = &iov, .msg_iovlen = 1}, in = {.msg_iov = &iov, .msg_iovlen = 1};
+	struct sockaddr_in name, unused;
+	uint64_t bit, ports;
+	struct rds_sock *s, *d;
+	int s_fd, d_fd;
+
+	s = over_tcp(&s_fd, &unused);
+	d = over_tcp(&d_fd, &name);
+	ck_assert_int_eq(rds_call_setsockopt(s, s_fd, SOL_RDS, RDS_CONG_MONITOR, &(int){1}, 4), 0);
+	ck_assert_int_eq(rds_call_setsockopt(d, d_fd, SOL_SOCKET, SO_RCVBUF, &(int){4096}, 4), 0);
+	rds_share_begin();
+	to.msg_name = &name;
+	to.msg_namelen = sizeof(name);
+	bit = 1ull << ntohs(name.sin_port) % 64;
+	ck_assert_int_eq(rds_call_sendmsg(s, s_fd, &to, MSG_DONTWAIT), sizeof(bytes));
+	ck_saved(s, 0, 0, false);
+	ck_assert_int_eq(rds_call_sendmsg(s, s_fd, &to, MSG_DONTWAIT), -ENOBUFS);
+	ck_saved(s, bit, 0, true);
+	ck_assert_int_eq(rds_call_recvmsg(d, d_fd, &in, MSG_DONTWAIT), sizeof(bytes));
+	ck_saved(s, 0, bit, true);
+	ck_assert_int_eq(rds_call_poll(s, POLLIN), POLLIN);
+	ck_assert_int_eq(told(s, s_fd, &ports, sizeof(ports)), RDS_CMSG_CONG_UPDATE);
+	ck_assert_uint_eq(ports, bit);
+	ck_saved(s, 0, 0, true); /* the poll was under way when it was told */
+	ck_assert_int_eq(rds_call_poll(s, POLLIN), 0);
+	ck_saved(s, 0, 0, false);
+}
+END_TEST
+
 #define IN_STATE(member, value)                                                                                        \
 	{                                                                                                              \
 #member, offsetof(struct rds_share_state, member), sizeof(((struct rds_share_state *)0)->member),      \
@@ -256,6 +364,7 @@ static const struct {
 	IN_STATE(zerocopy, 2),
 	IN_STATE(inq, 2),
 	IN_STATE(cong_monitor, 0xff),
+	IN_STATE(seen_congestion, 2),
 	IN_STATE(region_freed_by_other, 2),
 	IN_STATE(err, UINT32_MAX), /* what a call returns would look like a number of bytes */
 	IN_STATE(err, 4096),
@@ -379,6 +488,9 @@ int main(void)
 
 	tcase_add_test(t, next_life);
 	tcase_add_test(t, what_was_left);
+	tcase_add_test(t, what_waits_for_an_update);
+	tcase_add_loop_test(t, what_polls_for_an_update, 0, 2);
+	tcase_add_test(t, congestion_is_in_the_will);
 	tcase_add_test(t, what_cannot_be_had_now);
 	tcase_add_loop_test(t, what_is_wrong, 0, sizeof(wrong) / sizeof(wrong[0]));
 	tcase_add_test(t, what_is_short);
