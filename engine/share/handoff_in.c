@@ -62,7 +62,7 @@ static bool state_bools_are_sound(const struct rds_share_state *st)
 	       rds_share_is_bool(&st->tos_fixed) && rds_share_is_bool(&st->recverr) &&
 	       rds_share_is_bool(&st->zerocopy) && rds_share_is_bool(&st->inq) &&
 	       rds_share_is_bool(&st->cong_monitor) && rds_share_is_bool(&st->seen_congestion) &&
-	       rds_share_is_bool(&st->region_freed_by_other);
+	       rds_share_is_bool(&st->region_freed_by_other) && rds_share_is_bool(&st->had_async_sends);
 }
 
 static bool state_is_sound(const struct rds_share_state *st)
@@ -99,6 +99,7 @@ static void handoff_apply_state(struct rds_sock *sk, const struct rds_share_stat
 	atomic_store(&sk->sndtimeo_ns, st->sndtimeo_ns);
 	atomic_store(&sk->rcvtimeo_ns, st->rcvtimeo_ns);
 	atomic_store(&sk->region_freed_by_other, st->region_freed_by_other);
+	atomic_store(&sk->had_async_sends, st->had_async_sends);
 	rds_sock_marks_resume(&sk->marks, st->barrier_id);
 }
 
@@ -143,7 +144,7 @@ static int handoff_read_report(struct rds_sock *sk, struct reader *r)
 	struct rds_op *op;
 
 	if (!reader_get_bytes(r, &rep, sizeof(rep)) || !rds_share_is_bool(&rep.asked) ||
-	    !rds_share_is_bool(&rep.short_form))
+	    !rds_share_is_bool(&rep.short_form) || !rds_share_is_bool(&rep.blocks_sends))
 		return -EPROTO;
 	op = rds_op_new(sk, RDS_OP_WRITE, 0);
 	if (!op)
@@ -153,6 +154,9 @@ static int handoff_read_report(struct rds_sock *sk, struct reader *r)
 	op->notify = rep.asked;
 	op->short_notify = rep.short_form;
 	op->started = op->over = op->done = true;
+	op->to = rep.to;
+	if (rep.blocks_sends)
+		rds_op_async_block(op);
 	atomic_store(&sk->had_ops, true);
 	rds_notify_queue(op);
 	return 0;

@@ -68,6 +68,7 @@ void rds_share_state_fill(const struct rds_sock *sk, struct rds_share_state *st)
 	st->cong_mask = atomic_load(&sk->cong_mask);
 	st->cong_notify = atomic_load(&sk->cong_notify);
 	st->seen_congestion = atomic_load(&sk->seen_congestion) || atomic_load(&sk->cong_attached);
+	st->had_async_sends = atomic_load(&sk->had_async_sends);
 	st->region_freed_by_other = atomic_load(&sk->region_freed_by_other);
 	st->barrier_id = atomic_load_explicit(&sk->marks.last_id, memory_order_relaxed);
 }
@@ -85,6 +86,8 @@ static int handoff_put_reports(const struct rds_sock *sk, int fd, off_t *size)
 		r.status = op->status;
 		r.asked = op->notify;
 		r.short_form = op->short_notify;
+		r.blocks_sends = op->blocks_sends;
+		r.to = op->to;
 		err = rds_handoff_append(fd, size, &r, sizeof(r));
 	}
 	return err;

@@ -140,6 +140,7 @@ struct rds_share_state {
 	 * region.
 	 */
 	bool region_freed_by_other;
+	bool had_async_sends; /* its program uses RDS_CMSG_ASYNC_SEND */
 	uint32_t n_reports, n_unsent;
 };
 
@@ -179,6 +180,8 @@ struct rds_share_report {
 	uint64_t token;
 	int32_t status;
 	bool asked, short_form; /* asked: with its status; else only that it failed */
+	bool blocks_sends;	/* until it is read, sends to `to` are refused */
+	struct in6_addr to;
 };
 
 /* The packet in the mailbox, with a file of so many messages. */

@@ -38,6 +38,7 @@ static union {
 } file;
 static size_t len;
 static int end_of_it; /* the carrier's end */
+static void (*before_it_is_left)(struct rds_sock *sk);
 
 static unsigned numbers(void)
 {
@@ -112,6 +113,8 @@ static void left(void)
 		ck_assert_int_eq(rds_call_sendmsg(warm, warm_fd, &msg, MSG_DONTWAIT), sizeof(i));
 	}
 	rds_share_begin();
+	if (before_it_is_left)
+		before_it_is_left(sk);
 	ck_assert_uint_eq(rds_handoff_out(is_new), 1);
 	ck_assert_int_eq(rds_handoff_take_parked(standin, false, &d, fds), 0);
 	len = d.size;
@@ -277,6 +280,57 @@ START_TEST(what_polls_for_an_update)
 }
 END_TEST
 
+static struct in6_addr there;
+
+/* Two messages of which the first has failed. */
+static void two_ends(struct rds_sock *sk)
+{
+	for (uint64_t token = 1; token <= 2; token++) {
+		struct rds_queue_unacked u = {.sk = sk, .report = RDS_REPORT_END};
+		struct rds_share_state st;
+
+		rds_sock_snd_add(sk, 0);
+		u.async = rds_op_async_new(sk, token, true);
+		ck_assert_ptr_nonnull(u.async);
+		u.async->to = there;
+		ck_assert_int_eq(rds_standby_read_lease(os_fd(&sk->lease_fd), &st), 0);
+		ck_assert(st.had_async_sends);
+		rds_unacked_report_end(&u, token == 1 ? RDS_RDMA_DROPPED : RDS_RDMA_SUCCESS);
+		rds_queue_unacked_release(&u);
+	}
+}
+
+/* What such a program relies on: the oldest end first, and nothing to that address before it has read of the failure. */
+START_TEST(ends_of_messages)
+{
+	struct rds_rdma_notify n[2];
+	struct rds_sock *sk = NULL;
+	union {
+		char bytes[2 * CMSG_SPACE(sizeof(n[0]))];
+		struct cmsghdr align;
+	} control;
+	struct msghdr msg = {.msg_control = &control, .msg_controllen = sizeof(control)};
+
+	ck_assert_int_eq(inet_pton(AF_INET6, "::ffff:10.0.0.1", &there), 1);
+	before_it_is_left = two_ends;
+	left();
+	ck_assert_int_eq(adopt(&sk, end_of_it), 0);
+	ck_assert(atomic_load(&sk->had_async_sends));
+	ck_assert(rds_op_async_refuses(sk, &there));
+	ck_assert(!rds_op_async_refuses(sk, &sk->laddr.ip));
+	ck_assert_int_eq(rds_call_recvmsg(sk, standin, &msg, MSG_DONTWAIT), 0);
+	memcpy(&n[0], CMSG_DATA(&control.align), sizeof(n[0]));
+	memcpy(&n[1], CMSG_DATA((struct cmsghdr *)(control.bytes + CMSG_SPACE(sizeof(n[0])))), sizeof(n[1]));
+	ck_assert_uint_eq(n[0].user_token, 1);
+	ck_assert_int_eq(n[0].status, RDS_RDMA_DROPPED);
+	ck_assert_uint_eq(n[1].user_token, 2);
+	ck_assert(!rds_op_async_refuses(sk, &there));
+	ck_assert_uint_eq(atomic_load(&sk->nfailed), 0);
+	ck_queue(sk);
+	end(sk);
+}
+END_TEST
+
 static struct rds_sock *over_tcp(int *fd, struct sockaddr_in *sin)
 {
 	socklen_t room = sizeof(*sin);
@@ -366,6 +420,7 @@ static const struct {
 	IN_STATE(cong_monitor, 0xff),
 	IN_STATE(seen_congestion, 2),
 	IN_STATE(region_freed_by_other, 2),
+	IN_STATE(had_async_sends, 2),
 	IN_STATE(err, UINT32_MAX), /* what a call returns would look like a number of bytes */
 	IN_STATE(err, 4096),
 	IN_STATE(sndbuf, 0),
@@ -490,6 +545,7 @@ int main(void)
 	tcase_add_test(t, what_was_left);
 	tcase_add_test(t, what_waits_for_an_update);
 	tcase_add_loop_test(t, what_polls_for_an_update, 0, 2);
+	tcase_add_test(t, ends_of_messages);
 	tcase_add_test(t, congestion_is_in_the_will);
 	tcase_add_test(t, what_cannot_be_had_now);
 	tcase_add_loop_test(t, what_is_wrong, 0, sizeof(wrong) / sizeof(wrong[0]));
