@@ -302,8 +302,8 @@ void rds_conn_retry_later(struct rds_conn *conn); /* helper: DOWN -> CONNECTING,
 void rds_conn_each(void (*fn)(struct rds_conn *conn, void *arg), void *arg);
 /* Functions of rds_transport_up, for every transport. */
 struct rds_conn *rds_conn_accept(struct rds_transport *t, struct rds_ep *ep, const struct rds_conn_id *id,
-				 uint64_t ack, uint64_t *rx_seq, int *why);
-void rds_conn_up(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack);
+				 struct rds_received there, struct rds_received *here, int *why);
+void rds_conn_up(struct rds_conn *conn, struct rds_ep *ep, struct rds_received there);
 void rds_conn_writable(struct rds_conn *conn);
 void rds_conn_push_later(struct rds_conn *conn);
 void rds_conn_unlist(struct rds_conn *conn); /* control: remove from the tables */
@@ -508,7 +508,7 @@ static inline void rds_queue_unacked_push(struct rds_conn *conn, const struct rd
 	rds_queue_unacked_pushed(conn);
 }
 void rds_queue_forget(void); /* forked child */
-void rds_queue_acked(struct rds_conn *conn, uint64_t ack);
+void rds_queue_acked(struct rds_conn *conn, struct rds_received there);
 uint64_t rds_queue_sent(struct rds_conn *conn); /* no lock; for rds_transport_up */
 void rds_queue_reap(struct rds_conn *conn);	/* handle the peer's acknowledgements */
 void rds_queue_flush(struct rds_conn *conn); /* give waiting messages to the transport */

@@ -211,6 +211,7 @@ static void conn_loop_up(struct rds_conn *conn)
 /* Both directions of a loop connection, UP at once.  control held. */
 static struct rds_conn *conn_loop_pair(const struct rds_conn_id *id, int *err)
 {
+	const struct rds_received none = {0};
 	struct rds_conn_id back = *id;
 	struct rds_conn *a, *b;
 
@@ -229,9 +230,9 @@ static struct rds_conn *conn_loop_pair(const struct rds_conn_id *id, int *err)
 	a->mirror = b;
 	b->mirror = a;
 	if (!a->ep)
-		*err = a->t->ops->connect(a->t, id, b, 0, &a->ep);
+		*err = a->t->ops->connect(a->t, id, b, none, &a->ep);
 	if (!*err && !b->ep)
-		*err = b->t->ops->connect(b->t, &back, a, 0, &b->ep);
+		*err = b->t->ops->connect(b->t, &back, a, none, &b->ep);
 	if (*err)
 		return NULL;
 	conn_loop_up(a);
@@ -347,6 +348,18 @@ static bool conn_peer_is_gone(const struct rds_conn *conn)
 	       !registry_proc_alive(rds_node_registry, conn->id.peer_slot, &conn->id.peer);
 }
 
+/* What the peer is told of its messages when a connection is made.  rx not held. */
+static struct rds_received conn_received(struct rds_conn *conn)
+{
+	struct rds_received r;
+
+	rx_lock();
+	r.acked = rds_conn_recv_taken(conn);
+	r.all = atomic_load_explicit(&conn->next_rx, memory_order_relaxed) - 1;
+	rx_unlock();
+	return r;
+}
+
 static void conn_note_attempt(struct rds_conn *conn)
 {
 	rds_lock(&conn->tx);
@@ -360,7 +373,7 @@ static void conn_retry(struct rds_timer *tm)
 	struct rds_conn *conn = container_of(tm, struct rds_conn, retry);
 	struct rds_conn_id id;
 	struct rds_ep *ep = NULL;
-	uint64_t taken;
+	struct rds_received here;
 	int err;
 
 	if (atomic_load(&conn->nredirects_out) ||
@@ -396,12 +409,10 @@ static void conn_retry(struct rds_timer *tm)
 	rds_lock(&rds_lock_control);
 	id = conn->id;
 	rds_unlock(&rds_lock_control);
-	rx_lock();
-	taken = rds_conn_recv_taken(conn);
-	rx_unlock();
-	err = conn->t->ops->connect(conn->t, &id, conn, taken, &ep);
+	here = conn_received(conn);
+	err = conn->t->ops->connect(conn->t, &id, conn, here, &ep);
 	if (err == -EMFILE && rds_helper_reserve_release())
-		err = conn->t->ops->connect(conn->t, &id, conn, taken, &ep);
+		err = conn->t->ops->connect(conn->t, &id, conn, here, &ep);
 	if (!err) {
 		conn->pending = ep;
 		rds_lock(&conn->tx);
@@ -418,7 +429,7 @@ static void conn_retry(struct rds_timer *tm)
 		rds_conn_backoff(conn);
 }
 
-void rds_conn_up(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack)
+void rds_conn_up(struct rds_conn *conn, struct rds_ep *ep, struct rds_received there)
 {
 	bool again = conn->was_up;
 
@@ -435,7 +446,7 @@ void rds_conn_up(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack)
 	conn->was_up = true;
 	conn->peer_asked_again = conn->ack_unknown = false;
 	rds_conn_history_up(conn);
-	rds_queue_acked(conn, ack);
+	rds_queue_acked(conn, there);
 	/* else no message goes to it, and the timer breaks it */
 	if (likely(!atomic_load(&conn->ack_lied)))
 		atomic_store(&conn->state, RDS_CONN_UP);
@@ -533,11 +544,11 @@ static int conn_make_way(struct rds_conn *conn, const struct rds_conn_id *id)
 }
 
 struct rds_conn *rds_conn_accept(struct rds_transport *t, struct rds_ep *ep, const struct rds_conn_id *id,
-				    uint64_t ack, uint64_t *rx_seq, int *why)
+				 struct rds_received there, struct rds_received *here, int *why)
 {
 	struct rds_conn *conn = conn_accept_from(t, id, why);
 
-	(void)ack;
+	(void)there;
 	if (!conn)
 		return NULL;
 	*why = conn_make_way(conn, id);
@@ -555,9 +566,7 @@ struct rds_conn *rds_conn_accept(struct rds_transport *t, struct rds_ep *ep, con
 	conn->t = t;
 	atomic_store(&conn->state, RDS_CONN_CONNECTING);
 	rds_unlock(&conn->tx);
-	rx_lock();
-	*rx_seq = rds_conn_recv_taken(conn);
-	rx_unlock();
+	*here = conn_received(conn);
 	return conn;
 }
 

@@ -557,20 +557,20 @@ void rds_queue_purge(struct rds_conn *conn, bool answers)
 }
 
 /* The endpoint is up, and the peer has told what it has: these messages need not be sent again. */
-void rds_queue_acked(struct rds_conn *conn, uint64_t ack)
+void rds_queue_acked(struct rds_conn *conn, struct rds_received there)
 {
-	if (unlikely(ack > rds_queue_sent(conn))) {
-		conn_distrust_ack(conn, ack);
+	if (unlikely(there.acked > there.all || there.all > rds_queue_sent(conn))) {
+		conn_distrust_ack(conn, there.all);
 		return;
 	}
-	while (conn->queue && conn->queue->u.seq <= ack) {
+	while (conn->queue && conn->queue->u.seq <= there.acked) {
 		rds_queue_unacked_release(&conn->queue->u);
 		queue_pop(conn);
 	}
-	if (ack > conn->acked)
-		conn->acked = ack;
+	if (there.acked > conn->acked)
+		conn->acked = there.acked;
 	if (unlikely(conn->aborted))
-		rds_conn_client.queue_drop_aborted(conn);
+		rds_conn_client.queue_drop_aborted(conn, there.all);
 }
 
 /*

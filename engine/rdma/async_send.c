@@ -106,6 +106,12 @@ void rds_op_async_abort(struct rds_op *op)
 	}
 }
 
+void rds_op_async_resume(struct rds_op *op)
+{
+	for (; op; op = op->message_next)
+		op->aborted = false;
+}
+
 /* Unlike an operation's, the failure of a message is reported in full. */
 static bool async_reportable(struct rds_op *op)
 {

@@ -56,13 +56,28 @@ static bool queued_is_aborted(const struct rds_queue_item *q)
 	return atomic_load(&q->u.sk->open) || (q->op ? !rds_op_wanted(q) : q->u.once && !q->u.again);
 }
 
-void rds_op_drop_aborted(struct rds_conn *conn)
+/*
+ * The peer has received it, and does not acknowledge it yet.  So it is not lost: it is kept, and
+ * its end will be told.  But if the answers to its operations were lost, the peer may have refused
+ * them, and that is not told again.
+ */
+static bool queued_is_held(struct rds_queue_item *q)
+{
+	if (q->u.once && !q->u.again)
+		return false;
+	rds_op_async_resume(q->u.async);
+	return true;
+}
+
+void rds_op_drop_aborted(struct rds_conn *conn, uint64_t all)
 {
 	struct rds_queue_item **p = &conn->queue, *q;
 
 	while ((q = *p)) {
-		if (queued_is_aborted(q)) {
-			rds_unacked_report_end(&q->u, RDS_RDMA_DROPPED);
+		bool received = q->u.seq <= all;
+
+		if (queued_is_aborted(q) && !(received && queued_is_held(q))) {
+			rds_unacked_report_end(&q->u, received ? RDS_RDMA_OTHER_ERROR : RDS_RDMA_DROPPED);
 			rds_queue_drop_at(conn, p);
 		} else {
 			p = &q->next;

@@ -141,6 +141,8 @@ void rds_op_async_reported(struct rds_op *op);
 void rds_op_async_block(struct rds_op *op);
 /* The connection of its message has broken.  rx held. */
 void rds_op_async_abort(struct rds_op *op);
+/* The message is not given up after all.  It blocks sends until its end is known. */
+void rds_op_async_resume(struct rds_op *op);
 bool rds_op_async_aborted(const struct rds_queue_unacked *u); /* RDS_REPORT_END is set. */
 /*
  * For a socket that has asked for reports of messages: these operations are reported with their
@@ -280,7 +282,8 @@ bool rds_ops_async_under_way(const struct rds_conn *conn);
 void rds_ops_conn_broken(struct rds_conn *conn, bool all);
 bool rds_op_abort_needed(const struct rds_conn *conn);
 void rds_op_abort_mark(struct rds_conn *conn);
-void rds_op_drop_aborted(struct rds_conn *conn);
+/* all: the last message that the peer has received */
+void rds_op_drop_aborted(struct rds_conn *conn, uint64_t all);
 /*
  * Decides which messages are to be sent again, because their operations have been carried out.
  * Called first when the connection breaks, or, while it is up, before its messages are requeued

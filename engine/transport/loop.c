@@ -47,13 +47,13 @@ static void loop_stop(struct rds_transport *t)
 	(void)t;
 }
 
-static int loop_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn, uint64_t rx_seq,
-			struct rds_ep **ep)
+static int loop_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn,
+			struct rds_received here, struct rds_ep **ep)
 {
 	struct loop_ep *l = calloc(1, sizeof(*l));
 
 	(void)id;
-	(void)rx_seq;
+	(void)here;
 	if (!l)
 		return -ENOMEM;
 	l->head.t = t;

@@ -141,6 +141,15 @@ enum {
 	RDS_TCAP_PATIENT = 1 << 5,
 };
 
+/*
+ * What a process has received over earlier connections with the same peer: each message up to
+ * `all`.  The peer forgets those up to `acked`.  It keeps the others: some of them may have been
+ * refused, and it has not been told of that yet.
+ */
+struct rds_received {
+	uint64_t acked, all;
+};
+
 struct rds_transport_ops {
 	const char *name;
 	unsigned caps;
@@ -170,8 +179,8 @@ struct rds_transport_ops {
 	 * Begins to connect.  The outcome comes later through up->up or up->down; -errno: no
 	 * attempt was started.
 	 */
-	int (*connect)(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn, uint64_t rx_seq,
-		       struct rds_ep **ep);
+	int (*connect)(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn,
+		       struct rds_received here, struct rds_ep **ep);
 	/*
 	 * Breaks the endpoint: no up-call comes for it afterwards.  Its memory stays until the last
 	 * message in place is released.
@@ -314,13 +323,13 @@ struct rds_transport_up {
 	/*
 	 * A peer asks for a connection over this endpoint.  up->up or up->down follows, unless the
 	 * engine closes the endpoint before.  Returns the connection to attach to, or NULL and
-	 * *why: refused, and only the transport knows ep.  *rx_seq: what this process has received
-	 * so far.  ack: what the peer has received so far.
+	 * *why: refused, and only the transport knows ep.  *here: what this process has received.
+	 * there: what the peer has received.
 	 */
 	struct rds_conn *(*accept)(struct rds_transport *t, struct rds_ep *ep, const struct rds_conn_id *id,
-				   uint64_t ack, uint64_t *rx_seq, int *why);
-	/* The endpoint works: messages may be sent.  ack as above. */
-	void (*up)(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack);
+				   struct rds_received there, struct rds_received *here, int *why);
+	/* The endpoint works: messages may be sent.  there: as above. */
+	void (*up)(struct rds_conn *conn, struct rds_ep *ep, struct rds_received there);
 	/*
 	 * The endpoint broke (why: -errno).  peer_gone: the peer process no longer exists.  ep may
 	 * be NULL (never came up).

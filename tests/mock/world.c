@@ -226,7 +226,7 @@ static struct world_conn *conn_of(struct rds_conn *conn)
 }
 
 static struct rds_conn *up_accept(struct rds_transport *t, struct rds_ep *ep, const struct rds_conn_id *id,
-				  uint64_t ack, uint64_t *rx_seq, int *why)
+				  struct rds_received there, struct rds_received *here, int *why)
 {
 	struct world_conn *c = world.next;
 
@@ -234,7 +234,7 @@ static struct rds_conn *up_accept(struct rds_transport *t, struct rds_ep *ep, co
 	ck_assert_ptr_eq(t, world.t);
 	world.accepts++;
 	world.asked = *id;
-	world.asked_ack = ack;
+	world.asked_there = there;
 	if (world.accept_err) {
 		*why = world.accept_err;
 		return NULL;
@@ -242,17 +242,17 @@ static struct rds_conn *up_accept(struct rds_transport *t, struct rds_ep *ep, co
 	ck_assert_ptr_nonnull(c);
 	c->id = *id;
 	c->open = true;
-	*rx_seq = c->rx_seq;
+	*here = (struct rds_received){.acked = c->rx_seq, .all = c->rx_seq + c->held};
 	return (struct rds_conn *)(void *)c;
 }
 
-static void up_up(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack)
+static void up_up(struct rds_conn *conn, struct rds_ep *ep, struct rds_received there)
 {
 	struct world_conn *c = conn_of(conn);
 
 	c->ep = ep;
 	c->ups++;
-	c->peer_ack = ack;
+	c->there = there;
 	if (world.not_wanted)
 		world_close(c);
 }

@@ -40,8 +40,9 @@ struct world_conn {
 	unsigned ups, downs, writables;
 	int why;
 	bool gone, speak;
-	uint64_t peer_ack; /* as told with up */
+	struct rds_received there; /* as told with up */
 	uint64_t rx_seq, tx_seq;
+	uint64_t held; /* received behind rx_seq, and not acknowledged */
 	uint8_t tos;
 	struct world_msg msg[MSGS];
 	unsigned nmsgs;
@@ -65,7 +66,7 @@ struct world {
 	int accept_err;
 	unsigned accepts;
 	struct rds_conn_id asked;
-	uint64_t asked_ack;
+	struct rds_received asked_there;
 	/* message(): */
 	unsigned later;	      /* so many are refused for lack of memory */
 	unsigned refuse_from; /* the n-th of a connection and all after it are refused; 0: none */

@@ -24,7 +24,8 @@ int world_connect(struct world_conn *c, const char *from, const char *to, uint16
 		.peer_slot = RDS_SLOT_REMOTE,
 		.peer_port = port,
 	};
-	err = verbs_ep_connect(world.t, &c->id, (struct rds_conn *)(void *)c, c->rx_seq, &c->ep);
+	err = verbs_ep_connect(world.t, &c->id, (struct rds_conn *)(void *)c,
+			       (struct rds_received){.acked = c->rx_seq, .all = c->rx_seq + c->held}, &c->ep);
 	c->open = !err;
 	return err;
 }

@@ -185,11 +185,16 @@ static bool breaks(void)
 	return loses;
 }
 
-static void comes_up(uint64_t ack)
+static void comes_up_with(uint64_t acked, uint64_t all)
 {
 	rds_lock(&conn.tx);
-	rds_queue_acked(&conn, ack);
+	rds_queue_acked(&conn, (struct rds_received){.acked = acked, .all = all});
 	rds_unlock(&conn.tx);
+}
+
+static void comes_up(uint64_t ack)
+{
+	comes_up_with(ack, ack);
 }
 
 /* What is told next, and nothing after it if `last`. */
@@ -268,6 +273,49 @@ START_TEST(test_failed_before)
 	comes_up(seq[_i]);
 	expect(&sk, 1, _i ? RDS_RDMA_SUCCESS : RDS_RDMA_DROPPED, false);
 	expect(&sk, 2, RDS_RDMA_REMOTE_ERROR, true);
+}
+END_TEST
+
+/*
+ * The peer has received more than it acknowledges, since it refuses one of them (conn/port_moved.c): none of these is lost, and each is told of when
+ * it is acknowledged, be it sent again or elsewhere.  The one behind them is lost.
+ */
+START_TEST(test_received_not_acknowledged)
+{
+	uint64_t id;
+
+	message(1);
+	id = operation(&sk, 2);
+	message(3);
+	message(4);
+	answered(id, RDS_RDMA_SUCCESS);
+	ck_assert(breaks());
+	comes_up_with(seq[1], seq[3]);
+	expect(&sk, 1, RDS_RDMA_SUCCESS, false);
+	expect(&sk, 4, RDS_RDMA_DROPPED, true);
+	ck_assert(refused()); /* what is new must not go before the others */
+	ck_assert_uint_eq(conn.queue->u.seq, seq[2]);
+	ck_assert_uint_eq(conn.queue->next->u.seq, seq[3]);
+	ck_assert_ptr_null(conn.queue->next->next);
+	comes_up(seq[3]); /* as an acknowledgement does it */
+	expect(&sk, 2, RDS_RDMA_SUCCESS, false);
+	expect(&sk, 3, RDS_RDMA_SUCCESS, true);
+	ck_assert(!refused());
+}
+END_TEST
+
+/* It has received an operation, too, whose answer is lost: it may have refused it. */
+START_TEST(test_answer_is_lost)
+{
+	message(1);
+	operation(&sk, 2);
+	message(3);
+	ck_assert(breaks());
+	comes_up_with(seq[1], seq[3]);
+	expect(&sk, 1, RDS_RDMA_SUCCESS, false);
+	expect(&sk, 2, RDS_RDMA_OTHER_ERROR, true);
+	ck_assert_uint_eq(conn.queue->u.seq, seq[3]);
+	ck_assert_ptr_null(conn.queue->next);
 }
 END_TEST
 
@@ -391,6 +439,8 @@ int main(void)
 	tcase_add_loop_test(t, test_order, 1, 5);
 	tcase_add_test(t, test_all_arrived);
 	tcase_add_loop_test(t, test_failed_before, 0, 2);
+	tcase_add_test(t, test_received_not_acknowledged);
+	tcase_add_test(t, test_answer_is_lost);
 	tcase_add_loop_test(t, test_acknowledged_first, 0, 2);
 	tcase_add_test(t, test_plain);
 	tcase_add_test(t, test_only_waiting);

@@ -315,6 +315,8 @@ START_TEST(test_sends_back)
 	ep_down(e, -ECONNRESET, false);
 	far_up(1);
 	ck_assert_ptr_eq(fake.eps[1]->head.conn, e->head.conn);
+	ck_assert_uint_eq(fake.eps[1]->here.acked, 2);
+	ck_assert_uint_eq(fake.eps[1]->here.all, 4); /* of the last one it can be told that it is not lost */
 	await(locked(&fake.nsent) == 2);
 	ck_assert_uint_eq(fake.sent[1].hdr.seq, fake.sent[0].hdr.seq);
 	ck_assert_uint_eq(fake.sent[1].hdr.flags & RDS_FLAG_RETRANSMITTED, RDS_FLAG_RETRANSMITTED);
@@ -612,11 +614,11 @@ static void comes_back_at_once(void *arg)
 {
 	struct rds_conn_id id = far_id(77);
 	struct fake_ep *e = arg;
-	uint64_t rx_seq;
+	const struct rds_received none = {0};
 	int err;
 
 	fake.t.up->down(fake.eps[0]->head.conn, (struct rds_ep *)fake.eps[0], -ECONNRESET, false);
-	e->head.conn = fake.t.up->accept(&fake.t, (struct rds_ep *)e, &id, 0, &rx_seq, &err);
+	e->head.conn = fake.t.up->accept(&fake.t, (struct rds_ep *)e, &id, none, &e->here, &err);
 	ck_assert_int_eq(err, 0);
 	ck_assert_ptr_nonnull(e->head.conn);
 }

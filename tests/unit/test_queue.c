@@ -308,7 +308,7 @@ START_TEST(test_acks_when_it_comes_up)
 	give(3);
 	ck_assert(broken(-1));
 	give(2);
-	rds_queue_acked(&conn, 3 + (uint64_t)_i);
+	rds_queue_acked(&conn, (struct rds_received){.acked = 3, .all = 3 + (uint64_t)_i});
 	ck_assert_uint_eq(conn.queue_len, _i ? 5 : 2);
 	ck_assert_uint_eq(conn.acked, _i ? 0 : 3);
 	ck_assert(atomic_load(&conn.ack_lied) == (_i > 0));

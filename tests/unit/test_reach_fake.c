@@ -68,14 +68,14 @@ static void ep_add(struct fake_ep *e)
 	pthread_mutex_unlock(&fake.lock);
 }
 
-static int fake_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn, uint64_t rx_seq,
-			struct rds_ep **ep)
+static int fake_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn,
+			struct rds_received here, struct rds_ep **ep)
 {
 	struct fake_ep *e = ep_new(conn);
 
 	(void)t;
-	(void)rx_seq;
 	e->id = *id;
+	e->here = here;
 	*ep = (struct rds_ep *)e;
 	ep_add(e);
 	return 0;
@@ -108,8 +108,10 @@ static int fake_send(struct rds_ep *ep, const struct rds_wire_hdr *wire, const s
 	} else {
 		ck_assert_uint_le(len, sizeof(s->text));
 		s->ep = e;
-		memcpy(s->text, iov->iov_base, len);
-		memcpy(e->kept[e->n], iov->iov_base, len);
+		if (len) { /* else there may be no iov */
+			memcpy(s->text, iov->iov_base, len);
+			memcpy(e->kept[e->n], iov->iov_base, len);
+		}
 		fake.nsent++;
 		*pos = e->n++;
 	}
@@ -363,7 +365,7 @@ static void say_up(void *arg)
 {
 	struct saying *s = arg;
 
-	fake.t.up->up(s->ep->head.conn, (struct rds_ep *)s->ep, s->ack);
+	fake.t.up->up(s->ep->head.conn, (struct rds_ep *)s->ep, (struct rds_received){.acked = s->ack, .all = s->ack});
 }
 
 void ep_up(struct fake_ep *e, uint64_t ack)
@@ -441,9 +443,9 @@ struct rds_conn_id far_id(uint8_t proc)
 static void say_accept(void *arg)
 {
 	struct saying *s = arg;
-	uint64_t rx_seq;
+	const struct rds_received none = {0};
 
-	s->ep->head.conn = fake.t.up->accept(&fake.t, (struct rds_ep *)s->ep, &s->ep->id, 0, &rx_seq, &s->why);
+	s->ep->head.conn = fake.t.up->accept(&fake.t, (struct rds_ep *)s->ep, &s->ep->id, none, &s->ep->here, &s->why);
 }
 
 struct fake_ep *far_asks(const struct rds_conn_id *id, int answer)

@@ -21,6 +21,7 @@
 #define FAR "192.0.2.1"
 #define EPS 16
 #define LOGGED 256
+#define LONGEST 96 /* bytes of a message: an operation without data, at least */
 #define PATIENCE_NS (10 * 1000000000ull)
 
 struct fake_ep {
@@ -28,8 +29,9 @@ struct fake_ep {
 	struct rds_conn_id id;
 	_Atomic uint64_t acked; /* by the other side */
 	_Atomic uint64_t ack;	/* by us */
+	struct rds_received here; /* as told when it was made */
 	_Atomic bool closed;	/* by the engine: at most once, and nothing is sent after it; the memory stays */
-	unsigned char kept[LOGGED][16];
+	unsigned char kept[LOGGED][LONGEST];
 	unsigned n;
 	struct fake_ep *made_before;
 };
@@ -37,7 +39,7 @@ struct fake_ep {
 struct sent {
 	struct fake_ep *ep;
 	struct rds_hdr hdr;
-	char text[16];
+	char text[LONGEST];
 };
 
 struct fake {
@@ -52,7 +54,7 @@ struct fake {
 	struct {
 		struct fake_ep *ep;
 		struct rds_hdr hdr;
-		unsigned char data[16];
+		unsigned char data[LONGEST];
 	} coming[16];
 	_Atomic unsigned ncoming;
 	_Atomic unsigned pushes;

@@ -62,6 +62,7 @@ static void answer_with(enum verbs_status status, bool right_one)
 
 	world_answer(&a, status);
 	a.rx_seq = 17;
+	a.held = 3;
 	a.credits = VERBS_CREDITS(0, 5);
 	a.frame = 2048 / 64;
 	if (!right_one)
@@ -78,17 +79,20 @@ START_TEST(test_a1_a4_a7_a9_up)
 	struct verbs_request h;
 
 	c->rx_seq = 99;
+	c->held = _i ? 700 : 70000;
 	asked(PEER_PORT);
 	param = &p->ev->param.conn;
 	ck_assert_int_eq(verbs_request_check(param->private_data, param->private_data_len, &h), VERBS_OK);
 	ck_assert_int_eq(h.ask, VERBS_CONNECT);
 	ck_assert_mem_eq(&h.wanted, &c->id.peer, sizeof(h.wanted));
 	ck_assert_uint_eq(h.rx_seq, 99);
+	ck_assert_uint_eq(h.held, _i ? 700 : UINT16_MAX);
 	ck_assert_uint_eq(h.listener, verbs_cm.port);
 	ck_assert_int_eq(h.credits > 0, world_ep(c)->dev->caps.credits);
 	answer_with(VERBS_OK, true);
 	ck_assert_uint_eq(c->ups, 1);
-	ck_assert_uint_eq(c->peer_ack, 17);
+	ck_assert_uint_eq(c->there.acked, 17);
+	ck_assert_uint_eq(c->there.all, 20);
 	ck_assert_uint_eq(world_ep(c)->frame, 2048);
 	ck_assert_uint_eq(c->downs, 0);
 }
@@ -574,7 +578,7 @@ END_TEST
 
 static void tests(TCase *t)
 {
-	tcase_add_test(t, test_a1_a4_a7_a9_up);
+	tcase_add_loop_test(t, test_a1_a4_a7_a9_up, 0, 2);
 	tcase_add_loop_test(t, test_a1_a13_type_of_service, 0, 3);
 	tcase_add_test(t, test_a2_rendezvous_first);
 	tcase_add_loop_test(t, test_a3_cannot_begin, 0, 2);

@@ -53,7 +53,7 @@ static void drop(struct side *s)
 }
 
 static struct rds_conn *accept_by_rule(struct rds_transport *t, struct rds_ep *ep, const struct rds_conn_id *id,
-				       uint64_t ack, uint64_t *rx_seq, int *why)
+				       struct rds_received there, struct rds_received *here, int *why)
 {
 	int i = id->laddr.s6_addr[15] == 2;
 	struct world_conn *c = &world.conn[i];
@@ -75,17 +75,17 @@ static struct rds_conn *accept_by_rule(struct rds_transport *t, struct rds_ep *e
 	s->pending = ep;
 	s->theirs = true;
 	rds_timer_cancel(&s->retry);
-	return notes->accept(t, ep, id, ack, rx_seq, why);
+	return notes->accept(t, ep, id, there, here, why);
 }
 
-static void up_by_rule(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack)
+static void up_by_rule(struct rds_conn *conn, struct rds_ep *ep, struct rds_received there)
 {
 	struct side *s = &side[side_of(conn)];
 
 	ck_assert_ptr_eq(ep, s->pending); /* what is not has been closed */
 	s->pending = NULL;
 	s->peer_asked_again = false;
-	notes->up(conn, ep, ack);
+	notes->up(conn, ep, there);
 	if (!s->theirs) /* on iWARP the other end waits for that */
 		ck_assert_int_eq(world_send(&world.conn[s - side], 100, 0), 0);
 }

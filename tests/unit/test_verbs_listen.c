@@ -22,6 +22,7 @@ static struct verbs_request hello(void)
 	world_hello(&h, VERBS_CONNECT);
 	h.credits = VERBS_CREDITS(0, 20);
 	h.rx_seq = 33;
+	h.held = 4;
 	return h;
 }
 
@@ -257,13 +258,16 @@ START_TEST(test_r9_accepted)
 	struct verbs_answer a;
 
 	c->rx_seq = 55;
+	c->held = 6;
 	ask();
 	a = world_answer_in(peer_event(p, RDMA_CM_EVENT_ESTABLISHED));
 	ck_assert_int_eq(a.status, VERBS_OK);
 	ck_assert_uint_eq(a.rx_seq, 55);
+	ck_assert_uint_eq(a.held, 6);
 	ck_assert_int_eq(a.credits > 0, speaks_first());
 	ck_assert_mem_eq(&a.self, registry_self(rds_node_registry), sizeof(a.self));
-	ck_assert_uint_eq(world.asked_ack, 33);
+	ck_assert_uint_eq(world.asked_there.acked, 33);
+	ck_assert_uint_eq(world.asked_there.all, 37);
 	ck_assert_mem_eq(&world.asked.peer, &them, sizeof(them));
 	ck_assert_uint_eq(world.asked.peer_port, PEER_PORT);
 	ck_assert_uint_eq(world.asked.peer_slot, RDS_SLOT_REMOTE);
@@ -293,7 +297,8 @@ START_TEST(test_r11_r12_r14_up)
 	world_peer_sends(1, 500, 0);
 	world_run();
 	ck_assert_uint_eq(c->ups, 1);
-	ck_assert_uint_eq(c->peer_ack, 33);
+	ck_assert_uint_eq(c->there.acked, 33);
+	ck_assert_uint_eq(c->there.all, 37);
 	world_got_one(c, 1);
 }
 END_TEST

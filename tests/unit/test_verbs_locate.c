@@ -501,7 +501,8 @@ START_TEST(test_a25_of_this_host)
 	child_tell(&child);
 	child_hear(&child, &o, sizeof(o));
 	c->id = (struct rds_conn_id){.laddr = v4(US), .faddr = v4(US), .peer = o.id, .peer_slot = o.slot};
-	ck_assert_int_eq(verbs_ep_connect(world.t, &c->id, (struct rds_conn *)(void *)c, 0, &c->ep), 0);
+	ck_assert_int_eq(
+		verbs_ep_connect(world.t, &c->id, (struct rds_conn *)(void *)c, (struct rds_received){0}, &c->ep), 0);
 	c->open = true;
 	child_end(&child, SIGKILL);
 	world_run();

@@ -364,7 +364,8 @@ static void be_a_neighbour(int from, int to)
 static void attempt(struct world_conn *c, const struct neighbour *n)
 {
 	c->id = (struct rds_conn_id){.laddr = v4(US), .faddr = v4(US), .peer = n->id, .peer_slot = n->slot};
-	ck_assert_int_eq(verbs_ep_connect(world.t, &c->id, (struct rds_conn *)(void *)c, 0, &c->ep), 0);
+	ck_assert_int_eq(
+		verbs_ep_connect(world.t, &c->id, (struct rds_conn *)(void *)c, (struct rds_received){0}, &c->ep), 0);
 	c->open = true;
 }
 

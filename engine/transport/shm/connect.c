@@ -94,7 +94,7 @@ void shm_keep(struct rds_ep *rep, bool on)
 	rx_unlock();
 }
 
-static void shm_ep_up(struct shm_ep *ep, uint64_t ack)
+static void shm_ep_up(struct shm_ep *ep, struct rds_received there)
 {
 	ep->there = ep->peer->inbox;
 	atomic_store(&ep->rx->fetches, ep->peer->fetched);
@@ -103,7 +103,7 @@ static void shm_ep_up(struct shm_ep *ep, uint64_t ack)
 	/* the peer was up earlier: a bell that it rang may have been ignored */
 	shm_bell_ring_own(ep);
 	rx_unlock();
-	ep->head.t->up->up(ep->head.conn, (struct rds_ep *)ep, ack);
+	ep->head.t->up->up(ep->head.conn, (struct rds_ep *)ep, there);
 }
 
 /*
@@ -141,7 +141,7 @@ void shm_ep_break(struct shm_ep *ep)
 
 /* ---- requests of this process and of the peer ---- */
 
-int shm_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn, uint64_t rx_seq,
+int shm_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn, struct rds_received here,
 		struct rds_ep **out)
 {
 	struct shm_ctl_msg msg = {.magic = SHM_MAGIC, .version = SHM_VERSION, .op = SHM_OP_CONNECT};
@@ -163,7 +163,7 @@ int shm_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rd
 		msg.scope = id->scope;
 		msg.tos = id->tos;
 		msg.bell = ep->bell_here;
-		msg.rx_seq = rx_seq;
+		msg.rx = here;
 		msg.ring = ep->size;
 		msg.cookie = ep->cookie;
 		err = shm_ctl_try(p, &msg, &fd, 1);
@@ -197,7 +197,7 @@ int shm_on_connect(struct shm_peer *p, const struct shm_ctl_msg *msg, const int 
 	if (!why) {
 		ep->cookie = msg->cookie;
 		ep->bell_there = msg->bell;
-		ep->head.conn = t->up->accept(t, (struct rds_ep *)ep, &id, msg->rx_seq, &reply.rx_seq, &why);
+		ep->head.conn = t->up->accept(t, (struct rds_ep *)ep, &id, msg->rx, &reply.rx, &why);
 	}
 	reply.err = why;
 	reply.cookie = msg->cookie;
@@ -207,7 +207,7 @@ int shm_on_connect(struct shm_peer *p, const struct shm_ctl_msg *msg, const int 
 		shm_ep_unmake(ep); /* the reply tells the peer */
 	err = shm_ctl_queue(p, &reply);
 	if (!err && !why)
-		shm_ep_up(ep, msg->rx_seq);
+		shm_ep_up(ep, msg->rx);
 	return err;
 }
 
@@ -234,7 +234,7 @@ int shm_on_reply(struct shm_peer *p, const struct shm_ctl_msg *msg)
 		return 0;
 	}
 	ep->bell_there = msg->bell;
-	shm_ep_up(ep, msg->rx_seq);
+	shm_ep_up(ep, msg->rx);
 	return 0;
 }
 

@@ -21,10 +21,11 @@
 #include <stdint.h>
 
 #include "engine/node/registry.h"
+#include "engine/transport/transport.h"
 #include "engine/wire/header.h"
 
 #define SHM_MAGIC 0x52445348u /* "RDSH" */
-#define SHM_VERSION 6u
+#define SHM_VERSION 7u
 #define SHM_LINE 64u
 #define SHM_CTL_BYTES 4096u
 #define SHM_RING_MIN (2u << 20)
@@ -108,8 +109,7 @@ struct shm_ctl_msg {
 	uint32_t bell; /* CONNECT, REPLY: the bit by which to ring the sender of this packet */
 	/* REPLY, CLOSE, LOOK: the receiver's own bit, as it has sent it before */
 	uint32_t peer_bell;
-	/* CONNECT, REPLY: highest number that the sender of this packet has received */
-	uint64_t rx_seq;
+	struct rds_received rx; /* CONNECT, REPLY: what the sender of this packet has received */
 	uint64_t ring; /* CONNECT: bytes per direction */
 	/* CONNECT, REPLY, CLOSE: number of the attempt, chosen by the initiator */
 	uint64_t cookie;

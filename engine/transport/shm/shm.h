@@ -208,7 +208,7 @@ int shm_peer_get(const struct rds_conn_id *id, struct shm_peer **out);
 void shm_peer_break(struct shm_peer *p);			       /* helper */
 
 /* connect.c; helper */
-int shm_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn, uint64_t rx_seq,
+int shm_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn, struct rds_received here,
 		struct rds_ep **ep);
 void shm_close(struct rds_ep *ep);
 void shm_keep(struct rds_ep *ep, bool on);

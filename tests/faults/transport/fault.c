@@ -138,8 +138,8 @@ static void fault_keep(struct rds_ep *ep, bool on)
 		fault_ep_free(f);
 }
 
-static int fault_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn, uint64_t rx_seq,
-			 struct rds_ep **ep)
+static int fault_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn,
+			 struct rds_received here, struct rds_ep **ep)
 {
 	struct fault *fl = (struct fault *)t;
 	bool fail = fault_chance(fl, fl->spec.connect);
@@ -151,7 +151,7 @@ static int fault_connect(struct rds_transport *t, const struct rds_conn_id *id, 
 	f = fault_ep_new(fl, conn);
 	if (!f)
 		return -ENOMEM;
-	err = fl->inner->ops->connect(fl->inner, id, (struct rds_conn *)f, rx_seq, &f->inner);
+	err = fl->inner->ops->connect(fl->inner, id, (struct rds_conn *)f, here, &f->inner);
 	if (err) {
 		fault_ep_free(f);
 		return err;

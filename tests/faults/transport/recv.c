@@ -69,7 +69,7 @@ static bool fault_pending(struct rds_transport *t)
 /* ---- up-calls ---- */
 
 static struct rds_conn *fault_up_accept(struct rds_transport *t, struct rds_ep *ep, const struct rds_conn_id *id,
-					uint64_t ack, uint64_t *rx_seq, int *why)
+					struct rds_received there, struct rds_received *here, int *why)
 {
 	struct fault *fl = fault_find_outer(t);
 	struct fault_ep *f;
@@ -84,7 +84,7 @@ static struct rds_conn *fault_up_accept(struct rds_transport *t, struct rds_ep *
 		return NULL;
 	}
 	f->inner = ep; /* from now on the engine may close f at any time */
-	f->head.conn = fl->t.up->accept(&fl->t, (struct rds_ep *)f, id, ack, rx_seq, why);
+	f->head.conn = fl->t.up->accept(&fl->t, (struct rds_ep *)f, id, there, here, why);
 	if (!f->head.conn) {
 		fault_ep_free(f);
 		return NULL;
@@ -101,7 +101,7 @@ static struct fault_ep *fault_ep_met(struct rds_conn *conn, struct rds_ep *ep)
 	return f;
 }
 
-static void fault_up_up(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack)
+static void fault_up_up(struct rds_conn *conn, struct rds_ep *ep, struct rds_received there)
 {
 	struct fault_ep *f;
 
@@ -111,9 +111,9 @@ static void fault_up_up(struct rds_conn *conn, struct rds_ep *ep, uint64_t ack)
 	if (fault_chance(fault_of(f), fault_of(f)->spec.dup)) {
 		uint64_t less = fault_draw(fault_of(f)) % 16;
 
-		ack -= less < ack ? less : ack;
+		there.acked -= less < there.acked ? less : there.acked;
 	}
-	f->head.t->up->up(f->head.conn, (struct rds_ep *)f, ack);
+	f->head.t->up->up(f->head.conn, (struct rds_ep *)f, there);
 }
 
 static void fault_up_down(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_gone)

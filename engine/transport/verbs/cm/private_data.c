@@ -94,6 +94,7 @@ void verbs_answer_pack(const struct verbs_answer *a, struct verbs_answer *wire)
 	wire->listener = htobe16(a->listener);
 	wire->frame = htobe16(a->frame);
 	wire->credits = htobe16(a->credits);
+	wire->held = htobe16(a->held);
 	wire->rx_seq = htobe64(a->rx_seq);
 }
 
@@ -107,6 +108,7 @@ bool verbs_answer_check(const void *data, unsigned len, struct verbs_answer *a)
 	a->listener = be16toh(a->listener);
 	a->frame = be16toh(a->frame);
 	a->credits = be16toh(a->credits);
+	a->held = be16toh(a->held);
 	a->rx_seq = be64toh(a->rx_seq);
 	if (a->magic != VERBS_MAGIC || a->status > VERBS_REFUSED)
 		return false;
@@ -137,6 +139,16 @@ bool verbs_window_check(const void *data, unsigned len, unsigned behind, struct 
 }
 
 /* ---- what both have in common ---- */
+
+uint16_t verbs_held(struct rds_received r)
+{
+	return r.all - r.acked < UINT16_MAX ? (uint16_t)(r.all - r.acked) : UINT16_MAX;
+}
+
+struct rds_received verbs_received(uint64_t rx_seq, uint16_t held)
+{
+	return (struct rds_received){.acked = rx_seq, .all = rx_seq + held};
+}
 
 uint16_t verbs_frame_units(uint32_t bytes)
 {

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "engine/node/registry.h"
+#include "engine/transport/transport.h"
 
 #define VERBS_MAGIC 0x52445350u /* "RDSP" */
 #define VERBS_VERSION_MIN 7u
@@ -40,13 +41,16 @@ struct verbs_request {
 	uint8_t version_min, version_max;
 	uint8_t ask;
 	uint8_t tos;
-	uint16_t port;			/* LOCATE: the RDS port */
+	union {
+		uint16_t port; /* LOCATE: the RDS port */
+		uint16_t held; /* CONNECT: so many behind rx_seq, as in the answer */
+	};
 	uint16_t listener;		/* port at which the sender itself listens */
 	uint16_t frame;			/* largest payload of a frame that the sender takes, in units of 64 bytes */
 	/* VERBS_CREDITS: buffers in the sender's queue, the large ones first; 0: not counted */
 	uint16_t credits;
 	struct rds_procid self, wanted; /* wanted: 0 with LOCATE */
-	uint64_t rx_seq;		/* what the sender has received over earlier connections */
+	uint64_t rx_seq;		/* what the sender acknowledges of earlier connections */
 } __attribute__((packed));
 _Static_assert(sizeof(struct verbs_request) == 56, "all that fits a request");
 
@@ -80,7 +84,8 @@ struct verbs_answer {
 	uint8_t version_min;
 	uint8_t status;
 	uint8_t error; /* REFUSED: positive errno */
-	uint16_t listener, frame, credits, reserved;
+	uint16_t listener, frame, credits;
+	uint16_t held; /* the sender has received so many messages behind rx_seq (struct rds_received) */
 	struct rds_procid self;
 	uint64_t rx_seq;
 } __attribute__((packed));
@@ -102,6 +107,9 @@ void verbs_window_pack(const struct verbs_window *window, struct verbs_window *w
 bool verbs_window_check(const void *data, unsigned len, unsigned behind, struct verbs_window *out);
 /* logs it, at intervals */
 void verbs_version_clash(const struct in6_addr *peer, unsigned min, unsigned max);
+/* UINT16_MAX: so many or more */
+uint16_t verbs_held(struct rds_received r);
+struct rds_received verbs_received(uint64_t rx_seq, uint16_t held);
 uint16_t verbs_frame_units(uint32_t bytes); /* our frame size as requests and answers encode it */
 /* frame size that both sides take, bytes, the same on both; theirs as encoded */
 uint32_t verbs_frame_common(uint16_t theirs, uint32_t ours);

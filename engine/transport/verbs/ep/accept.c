@@ -67,7 +67,7 @@ static int request_prepare(struct verbs_ep *ep, const struct verbs_request *req,
 	/* the highest version that both sides support */
 	if (req->version_max < answer->version)
 		answer->version = req->version_max;
-	ep->peer_ack = req->rx_seq;
+	ep->there = verbs_received(req->rx_seq, req->held);
 	answer->credits = (uint16_t)verbs_credit_initial(ep->dev, ep);
 	if (ep->dev->caps.credits && !answer->credits)
 		return -ENOBUFS;
@@ -85,7 +85,7 @@ static bool request_take(struct rdma_cm_id *cm, const struct rds_conn_id *id, co
 {
 	struct rds_transport *t = verbs_eps.t;
 	struct verbs_ep *ep = verbs_ep_new(id, false);
-	uint64_t rx_seq = 0;
+	struct rds_received here = {0};
 	int err = -ENOMEM;
 
 	if (ep) {
@@ -93,8 +93,9 @@ static bool request_take(struct rdma_cm_id *cm, const struct rds_conn_id *id, co
 		cm->context = &ep->owner;
 		err = request_prepare(ep, req, ev, answer);
 		if (!err)
-			ep->head.conn = t->up->accept(t, (struct rds_ep *)ep, id, req->rx_seq, &rx_seq, &err);
-		answer->rx_seq = rx_seq;
+			ep->head.conn = t->up->accept(t, (struct rds_ep *)ep, id, ep->there, &here, &err);
+		answer->rx_seq = here.acked;
+		answer->held = verbs_held(here);
 	}
 	if (err || !ep->head.conn) {
 		if (err == -EALREADY)

@@ -26,7 +26,7 @@ enum attempt_stage {
 
 struct verbs_attempt {
 	enum attempt_stage stage;
-	uint64_t rx_seq;
+	struct rds_received here;
 	uint64_t asked; /* time of the address query, or of the request */
 };
 
@@ -83,7 +83,8 @@ static int attempt_send_request(struct verbs_ep *ep)
 	if (ep->dev->caps.credits && !hello.credits)
 		return -ENOBUFS;
 	hello.wanted = ep->id.peer;
-	hello.rx_seq = ep->attempt->rx_seq;
+	hello.rx_seq = ep->attempt->here.acked;
+	hello.held = verbs_held(ep->attempt->here);
 	verbs_request_pack(&hello, &ep->call.wire);
 	ep->call.window_len = verbs_keepalive_window_out(ep->dev, &ep->call.window);
 	verbs_ep_conn_param(ep, &ep->call.param);
@@ -109,7 +110,7 @@ static int attempt_accepted(struct verbs_ep *ep, const struct verbs_cm_ev *ev)
 	if (memcmp(&a.self, &ep->id.peer, sizeof(a.self)) != 0)
 		return -EPROTO;
 	ep->frame = verbs_frame_common(a.frame, ep->dev->caps.frame);
-	ep->peer_ack = a.rx_seq;
+	ep->there = verbs_received(a.rx_seq, a.held);
 	if (!verbs_keepalive_window_in(ep, ev, sizeof(a)) || !verbs_credit_start(ep, a.credits))
 		return -EPROTO;
 	verbs_ep_try_up(ep);
@@ -275,8 +276,8 @@ static uint16_t attempt_known_port(const struct rds_conn_id *id)
 	return id->peer_port;
 }
 
-int verbs_ep_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn, uint64_t rx_seq,
-		     struct rds_ep **out)
+int verbs_ep_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn,
+		     struct rds_received here, struct rds_ep **out)
 {
 	uint16_t port = attempt_known_port(id);
 	struct verbs_ep *ep;
@@ -289,7 +290,7 @@ int verbs_ep_connect(struct rds_transport *t, const struct rds_conn_id *id, stru
 	ep->head.conn = conn;
 	ep->attempt = calloc(1, sizeof(*ep->attempt));
 	if (ep->attempt) {
-		ep->attempt->rx_seq = rx_seq;
+		ep->attempt->here = here;
 		err = port ? attempt_dial(ep, TO_PEER, port)
 			   : attempt_dial(ep, TO_RENDEZVOUS, (uint16_t)rds_options()->cm_port);
 	}

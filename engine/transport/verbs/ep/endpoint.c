@@ -176,7 +176,7 @@ void verbs_ep_try_up(struct verbs_ep *ep)
 	ep->attempt = NULL;
 	verbs_keepalive_need();
 	verbs_qp_set_rnr_timer(ep);
-	ep->head.t->up->up(ep->head.conn, (struct rds_ep *)ep, ep->peer_ack);
+	ep->head.t->up->up(ep->head.conn, (struct rds_ep *)ep, ep->there);
 	/* the engine closed it in the up-call; it is freed by a timer at the earliest */
 	if (ep->closed)
 		return;

@@ -90,7 +90,7 @@ struct verbs_ep {
 	bool initiator;
 	bool cm_up;	   /* RDMA_CM_EVENT_ESTABLISHED has come */
 	bool awaited;	   /* a frame has come before ESTABLISHED, which is waited for */
-	uint64_t peer_ack; /* for up->up: what the peer has received over earlier connections */
+	struct rds_received there; /* for up->up */
 	/*
 	 * set by any thread: the helper is to check whether the endpoint can come up, be freed, or
 	 * must urge
@@ -284,8 +284,8 @@ void verbs_ep_forget(void); /* forked child */
 extern struct verbs_cm_owner verbs_ep_acceptor; /* receives requests of peers */
 
 /* struct rds_transport_ops; the locks are those of transport/README.md */
-int verbs_ep_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn, uint64_t rx_seq,
-		     struct rds_ep **ep);
+int verbs_ep_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn,
+		     struct rds_received here, struct rds_ep **ep);
 void verbs_ep_close(struct rds_ep *ep);
 void verbs_ep_keep(struct rds_ep *ep, bool on);
 int verbs_ep_send(struct rds_ep *ep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len,
