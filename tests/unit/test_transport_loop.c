@@ -180,7 +180,7 @@ START_TEST(test_no_memory)
 
 	os_process_start();
 	rds_wire_hdr_encode(&hdr, &wire, false);
-	ck_assert_int_eq(t.ops->connect(&t, NULL, NULL, 0, &ep), 0);
+	ck_assert_int_eq(t.ops->connect(&t, NULL, NULL, (struct rds_received){0}, &ep), 0);
 	ck_assert_int_eq(t.ops->send(ep, &wire, &iov, 4, &pos), -ENOMEM);
 	t.ops->close(ep);
 }
