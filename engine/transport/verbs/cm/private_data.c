@@ -140,12 +140,12 @@ bool verbs_window_check(const void *data, unsigned len, unsigned behind, struct 
 
 /* ---- what both have in common ---- */
 
-uint16_t verbs_held(struct rds_received r)
+uint16_t verbs_cm_held(struct rds_received r)
 {
 	return r.all - r.acked < UINT16_MAX ? (uint16_t)(r.all - r.acked) : UINT16_MAX;
 }
 
-struct rds_received verbs_received(uint64_t rx_seq, uint16_t held)
+struct rds_received verbs_cm_received(uint64_t rx_seq, uint16_t held)
 {
 	return (struct rds_received){.acked = rx_seq, .all = rx_seq + held};
 }

@@ -108,8 +108,8 @@ bool verbs_window_check(const void *data, unsigned len, unsigned behind, struct 
 /* logs it, at intervals */
 void verbs_version_clash(const struct in6_addr *peer, unsigned min, unsigned max);
 /* UINT16_MAX: so many or more */
-uint16_t verbs_held(struct rds_received r);
-struct rds_received verbs_received(uint64_t rx_seq, uint16_t held);
+uint16_t verbs_cm_held(struct rds_received r);
+struct rds_received verbs_cm_received(uint64_t rx_seq, uint16_t held);
 uint16_t verbs_frame_units(uint32_t bytes); /* our frame size as requests and answers encode it */
 /* frame size that both sides take, bytes, the same on both; theirs as encoded */
 uint32_t verbs_frame_common(uint16_t theirs, uint32_t ours);

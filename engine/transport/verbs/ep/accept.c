@@ -67,7 +67,7 @@ static int request_prepare(struct verbs_ep *ep, const struct verbs_request *req,
 	/* the highest version that both sides support */
 	if (req->version_max < answer->version)
 		answer->version = req->version_max;
-	ep->there = verbs_received(req->rx_seq, req->held);
+	ep->there = verbs_cm_received(req->rx_seq, req->held);
 	answer->credits = (uint16_t)verbs_credit_initial(ep->dev, ep);
 	if (ep->dev->caps.credits && !answer->credits)
 		return -ENOBUFS;
@@ -95,7 +95,7 @@ static bool request_take(struct rdma_cm_id *cm, const struct rds_conn_id *id, co
 		if (!err)
 			ep->head.conn = t->up->accept(t, (struct rds_ep *)ep, id, ep->there, &here, &err);
 		answer->rx_seq = here.acked;
-		answer->held = verbs_held(here);
+		answer->held = verbs_cm_held(here);
 	}
 	if (err || !ep->head.conn) {
 		if (err == -EALREADY)

@@ -84,7 +84,7 @@ static int attempt_send_request(struct verbs_ep *ep)
 		return -ENOBUFS;
 	hello.wanted = ep->id.peer;
 	hello.rx_seq = ep->attempt->here.acked;
-	hello.held = verbs_held(ep->attempt->here);
+	hello.held = verbs_cm_held(ep->attempt->here);
 	verbs_request_pack(&hello, &ep->call.wire);
 	ep->call.window_len = verbs_keepalive_window_out(ep->dev, &ep->call.window);
 	verbs_ep_conn_param(ep, &ep->call.param);
@@ -110,7 +110,7 @@ static int attempt_accepted(struct verbs_ep *ep, const struct verbs_cm_ev *ev)
 	if (memcmp(&a.self, &ep->id.peer, sizeof(a.self)) != 0)
 		return -EPROTO;
 	ep->frame = verbs_frame_common(a.frame, ep->dev->caps.frame);
-	ep->there = verbs_received(a.rx_seq, a.held);
+	ep->there = verbs_cm_received(a.rx_seq, a.held);
 	if (!verbs_keepalive_window_in(ep, ev, sizeof(a)) || !verbs_credit_start(ep, a.credits))
 		return -EPROTO;
 	verbs_ep_try_up(ep);
