@@ -79,14 +79,14 @@ static bool ask_check_head(struct query *q, struct ask *a)
 	const struct rds_info_answer *h = &a->head;
 
 	if (h->magic != RDS_INFO_MAGIC) {
-		ask_left_out(a, "answers nonsense");
+		ask_left_out(a, "has sent an invalid answer");
 	} else if (h->version != RDS_INFO_VERSION) {
 		rds_warn("process %d (%.15s) has another version of this library (info protocol %u, here %u): its "
 			 "connections and messages are left out",
 			 a->proc->pid, a->proc->comm, h->version, RDS_INFO_VERSION);
 		ask_end(a);
 	} else if (h->kind != (uint32_t)q->kind || h->rec_size != sizeof(*a->recs) || h->n > RDS_INFO_MAX_RECS) {
-		ask_left_out(a, "answers nonsense");
+		ask_left_out(a, "has sent an invalid answer");
 	} else if (h->n) {
 		a->recs = malloc(h->n * sizeof(*a->recs));
 		if (!a->recs)

@@ -85,8 +85,8 @@ static void queue_drop_if_crowded(struct rds_conn *conn, const struct rds_sock *
 	if (conn->closed_len > conn->queue_len)
 		conn->closed_len = conn->queue_len;
 	rds_ip_str(&conn->id.faddr, to);
-	rds_warn("closed sockets have left more than %u MiB for %s, where it is not taken (is a process stopped there?): "
-		 "what more of them leave is dropped when they are closed, as in the kernel",
+	rds_warn("closed sockets have left more than %u MiB for %s, where nothing is received (is a process stopped "
+		 "there?): further messages are dropped when their socket is closed, as in the kernel",
 		 (unsigned)(ORPHANS_MAX >> 20), to);
 }
 

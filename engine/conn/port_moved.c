@@ -368,7 +368,7 @@ static bool redirect_take_back(struct rds_conn *conn, const struct rds_conn_redi
 	atomic_fetch_add(&rds_route_gen, 1); /* first: later senders look up the route again */
 	taken = redirect_take_locked(conn, m, &list);
 	if (!list)
-		rds_debug("port %u has moved, nothing that was sent there is still here", m->port);
+		rds_debug("port %u has moved, no message to it is left here", m->port);
 	/* newer messages for a socket of this host were held back */
 	rds_route_requeue(&conn->id, list, here);
 	rds_unlock(&rds_lock_control);

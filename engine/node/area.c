@@ -177,7 +177,7 @@ int reg_area_take_over(struct registry *reg)
 		if (ret)
 			os_lock(reg_fd(reg), F_UNLCK, REG_AREA_BYTE(to), 1, false);
 		else
-			rds_info("registry: a process that has %s locked does not go on: its change is left to it",
+			rds_info("registry: a process that has %s locked is stopped: others go on without its change",
 				 reg->path);
 		return ret;
 	}

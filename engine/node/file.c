@@ -76,7 +76,7 @@ static int check_rights(int fd, const char *path, mode_t want)
 		return ret;
 	mine = owner_is_us(fd, &st);
 	if (share == RDS_OPT_SHARE_USER && !mine)
-		return file_refuse(path, "belongs to somebody else", &st);
+		return file_refuse(path, "belongs to another user", &st);
 	if (share == RDS_OPT_SHARE_GROUP && st.st_gid != my_gid() && !(mine && os_fchown(fd, (uid_t)-1, my_gid()) == 0))
 		return file_refuse(path, "does not belong to this process's group", &st);
 	if (st.st_mode & share_rights_of[share].never)
@@ -302,8 +302,8 @@ static int prepare_contents(struct registry *reg, bool *blank)
 		if (ret)
 			return ret;
 		if (p.magic)
-			rds_warn("registry: %s is damaged or of version %u, nobody uses it: made anew", reg->path,
-				 p.magic == REG_MAGIC ? p.version : 0);
+			rds_warn("registry: %s is damaged or of version %u, and no process uses it: a new one is made",
+				 reg->path, p.magic == REG_MAGIC ? p.version : 0);
 		ret = os_ftruncate(reg_fd(reg), 0);
 		if (ret)
 			return file_error(reg->path, "empty", ret);

@@ -291,7 +291,7 @@ enum rds_rx_verdict rds_op_recv_piece(struct rds_conn *conn, struct rds_ep *ep, 
 	struct rds_wire_op_hdr h;
 
 	if (rds_wire_op_decode(rx->data, rx->hdr.len, &h)) {
-		rds_warn_once("a peer has sent an operation that makes no sense: ignored");
+		rds_warn_once("a peer has sent an invalid operation: ignored (another version of this library?)");
 		return RDS_RX_DONE;
 	}
 	if ((rds_wire_op_is_request(h.kind) || h.kind == RDS_OP_REVOKED) &&

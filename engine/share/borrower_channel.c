@@ -72,8 +72,7 @@ static int channel_connect(int fd, struct borrower_call *c, struct borrower_chan
 	int sv[2], err = os_socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv);
 
 	if (err == -EMFILE)
-		rds_warn_once(
-			"no descriptor for calls on an RDS socket that another process carries: raise `ulimit -n`");
+		rds_warn_once("no descriptor for calls on an RDS socket that another process owns: raise `ulimit -n`");
 	if (err < 0)
 		return err;
 	os_setsockopt(sv[0], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
@@ -398,8 +397,8 @@ static int64_t call_map_refusal(int err)
 {
 	if (err != -EPIPE && err != -ECONNRESET && err != -EPROTO)
 		return err;
-	rds_warn_once("an RDS socket that came from another process cannot be used: nobody carries it any more, or who "
-		      "does has another version of the library (ENOTCONN)");
+	rds_warn_once("an RDS socket that came from another process cannot be used (ENOTCONN): no process owns it any "
+		      "more, or its owner has another version of this library: use the same librdspreload.so for both");
 	return -ENOTCONN;
 }
 

@@ -113,10 +113,9 @@ void borrower_region_keep(const struct borrower_region *r)
 	struct region_entry *e = region_entry_take_free();
 
 	if (!e) {
-		rds_warn_once(
-			"more than %u memory regions of RDS sockets that other processes carry: some will end with "
-			"their carrier",
-			CHUNK * CHUNKS);
+		rds_warn_once("more than %u memory regions on RDS sockets that other processes own: some will end with "
+			      "the owner",
+			      CHUNK * CHUNKS);
 		return;
 	}
 	e->owner_id = r->owner_id;
@@ -298,8 +297,8 @@ static int regions_send_some(int fd, struct borrower_channel *s, struct borrower
 		if (!region_is_kept(s->inode, due[i].rkey))
 			err = region_free_again(fd, s, c, due[i].rkey);
 	if (!err && ask.a.result)
-		rds_warn_once("memory regions of an RDS socket end with the process that has carried it: the next one "
-			      "does not get at this one's memory");
+		rds_warn_once("memory regions on an RDS socket have ended with its last owner: the next one has no "
+			      "access to this process's memory");
 	return err;
 }
 
@@ -331,7 +330,7 @@ void rds_borrower_regions_to_socket(struct rds_sock *sk, bool all_there)
 			continue;
 		region = region_from_entry(e);
 		if (all_there && rds_mr_restore(sk, &region, NULL))
-			rds_warn_once("a memory region of an RDS socket is lost with the process that carried it");
+			rds_warn_once("a memory region on an RDS socket is lost with the socket's last owner");
 		region_entry_free(e);
 	}
 }

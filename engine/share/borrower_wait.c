@@ -123,7 +123,8 @@ static int call_check_patience(int fd, struct borrower_call *c, bool greeted, ui
 		return -BORROWER_LATE;
 	}
 	if (waited >= rds_patience_ms(RDS_PATIENCE_OWNER_LATE))
-		rds_warn_once("the process that carries an RDS socket of this one does not answer (is it stopped?)");
+		rds_warn_once("the process that owns an RDS socket of this one does not answer: is it stopped? "
+			      "Continue or kill it");
 	return !greeted && carrier == UNKNOWN && waited >= rds_patience_ms(RDS_PATIENCE_OWNER_NONE) ? -ENOTCONN : 0;
 }
 

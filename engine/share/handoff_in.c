@@ -180,9 +180,8 @@ static int handoff_claim_port(struct rds_sock *sk)
 
 	if (!err && atomic_load(&sk->transport) == RDS_TRANS_IB &&
 	    rds_transports_claim(&sk->laddr.ip, sk->laddr.scope) <= 0)
-		rds_warn("a socket that was bound to an address of an RDMA device came to this process, which cannot "
-			 "use "
-			 "the device: it reaches this host only");
+		rds_warn("this process has taken over a socket that is bound to an address of an RDMA device, and "
+			 "cannot use the device: the socket reaches this host only");
 	if (err)
 		return err;
 	rx_lock();
@@ -208,7 +207,7 @@ static void handoff_open_socket(struct rds_sock *sk, const struct rds_share_stat
 	/* Notifications refer to the socket, so it is listed first. */
 	err = handoff_read_reports(sk, r, st->n_reports);
 	if (err)
-		rds_error("notifications of an RDS socket that another process has left are lost: %s", strerror(-err));
+		rds_error("notifications of an RDS socket that was taken over are lost: %s", strerror(-err));
 	if (rds_sock_has_input(sk)) /* other processes may look at the stand-in only */
 		rds_sock_wake(sk, POLLIN | POLLRDNORM | RDS_WAIT_RECV);
 	rx_unlock();
@@ -403,8 +402,8 @@ static int handoff_prepare_in(int fd)
 	if (!os_fds_available(fd, want)) {
 		rds_borrower_hang_up(fd);
 		if (!os_fds_available(fd, want)) {
-			rds_warn_once("an RDS socket that another process has left cannot be carried on by this one, "
-				      "which has no descriptors left: raise `ulimit -n`");
+			rds_warn_once("this process cannot take over an RDS socket, because it has no descriptors "
+				      "left: raise `ulimit -n`");
 			return -EMFILE;
 		}
 	}
@@ -438,6 +437,7 @@ int rds_handoff_in(int fd, struct rds_sock **out)
 		os_close(e.inbox);
 	rds_standby_done(st.st_ino);
 	if (err)
-		rds_error("an RDS socket that another process has left to this one is lost: %s", strerror(-err));
+		rds_error("an RDS socket that another process has handed off cannot be taken over, and is lost: %s",
+			  strerror(-err));
 	return err == -EAGAIN ? -EIO : err;
 }

@@ -216,7 +216,7 @@ static void handoff_log_lost(int err)
 	 * in the stand-in.
 	 */
 	if (err && err != -EPIPE && err != -ECONNRESET)
-		rds_error("an RDS socket that other processes have ends with this one: it cannot be handed over (%s)",
+		rds_error("an RDS socket that other processes have ends with this one: it cannot be handed off (%s)",
 			  strerror(-err));
 }
 
@@ -342,8 +342,8 @@ static void handoff_tell_peers(struct handoff_out *l)
 		if (l->told)
 			break;
 		if (os_now_ns() >= l->until) {
-			rds_warn("a peer has not answered within RDS_PRELOAD_LINGER_MS: what it has sent to sockets that "
-				 "this process leaves to others may be lost");
+			rds_warn("a peer has not answered within RDS_PRELOAD_LINGER_MS: messages that it has sent to "
+				 "sockets that this process hands off may be lost");
 			break;
 		}
 		rds_progress_round();
@@ -491,7 +491,7 @@ static bool handoff_unpark(struct rds_sock *sk, int standin)
 	mine = !registry_sock_take_over(rds_node_registry, sk->reg_idx, &sk->name, false);
 	err = fds[2] < 0 || !mine ? 0 : rds_mailbox_empty(fds[2], sk);
 	if (err)
-		rds_error("messages that were left for an RDS socket are lost: %s", strerror(-err));
+		rds_error("messages that waited for the next owner of an RDS socket are lost: %s", strerror(-err));
 	if (fds[2] >= 0)
 		os_close(fds[2]);
 	return mine;

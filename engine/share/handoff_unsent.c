@@ -97,9 +97,8 @@ uint32_t rds_handoff_unsent_put(const struct rds_sock *sk, int fd, off_t *size)
 		if (!err)
 			continue;
 		*size = whole; /* the next record overwrites the partial one */
-		rds_error(
-			"messages that were sent on an RDS socket cannot be left to its next process, and are lost: %s",
-			strerror(-err));
+		rds_error("unsent messages of an RDS socket cannot be handed off with it, and are lost: %s",
+			  strerror(-err));
 		break;
 	}
 	return n;
@@ -162,7 +161,7 @@ static void unsent_report_end(struct rds_sock *sk, struct rds_queue_item *q)
 		return;
 	}
 	q->u.report &= (uint8_t)~RDS_REPORT_END;
-	rds_error("out of memory: what becomes of a message is not told");
+	rds_error("out of memory: the outcome of a message is not reported");
 }
 
 static void unsent_set_sender(struct rds_sock *sk, struct rds_queue_item *q, bool counted)
@@ -218,7 +217,7 @@ static void unsent_lose_list(struct rds_queue_item *list)
 {
 	struct rds_queue_item *q;
 
-	rds_error("out of memory: messages that a process has left with an RDS socket are lost");
+	rds_error("out of memory: unsent messages of an RDS socket that was taken over are lost");
 	while ((q = list)) {
 		list = q->next;
 		rds_unacked_report_end(&q->u, RDS_RDMA_DROPPED);

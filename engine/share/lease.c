@@ -76,9 +76,8 @@ static void lease_page_moved(void *arg, int oldfd, int newfd)
 		os_lock(newfd, F_RDLCK, 0, 1, false);
 		os_file_lock(newfd, F_UNLCK, 0, 1);
 		if (os_lock(newfd, F_WRLCK, 0, 1, false))
-			rds_error(
-				"the lock on an RDS socket's will is lost: if other processes have the socket, two may "
-				"carry it");
+			rds_error("the lock on an RDS socket's lease is lost: if other processes have the socket, two "
+				  "of them may own it");
 	}
 }
 

@@ -87,9 +87,8 @@ struct emptying {
 
 static void mailbox_warn_full(void)
 {
-	rds_warn_once(
-		"what processes have left for an RDS socket that nobody carried is more than its SO_RCVBUF, which ours "
-		"heed: the rest is thrown away");
+	rds_warn_once("other programs than this library have left more for an RDS socket without an owner than its "
+		      "SO_RCVBUF: the rest is dropped");
 }
 
 static int batch_read_messages(struct emptying *e, const struct rds_mailbox_batch *p, const void *file)
@@ -156,7 +155,7 @@ static int batch_take(struct emptying *e, int fd)
 	ssize_t len;
 
 	if (!mailbox_peer_trusted(fd)) {
-		rds_warn_once("what a process of another user has left for an RDS socket is not taken");
+		rds_warn_once("messages that a process of another user has left for an RDS socket are dropped");
 		return 0;
 	}
 	os_shutdown(fd, SHUT_RD);
@@ -170,8 +169,8 @@ static int batch_take(struct emptying *e, int fd)
 	for (i = 0; i < n; i++)
 		os_close(fds[i]);
 	if (err == -EPROTO)
-		rds_warn_once(
-			"what a process has left for an RDS socket cannot be read (another version of the library?)");
+		rds_warn_once("messages that a process has left for an RDS socket cannot be read, and are dropped: use "
+			      "the same librdspreload.so for all processes of the host");
 	return err == -EPROTO ? 0 : err;
 }
 
@@ -325,12 +324,11 @@ static uint32_t mailbox_deliver_port(const struct rds_conn *nowhere, uint16_t po
 	    mailbox_older_underway(nowhere, port))
 		return 0;
 	if (has.mailbox_bytes > has.rcvbuf) {
-		rds_warn_once(
-			"what is left for an RDS socket that nobody carries just now is more than its SO_RCVBUF: the "
-			"rest waits with its sender");
+		rds_warn_once("an RDS socket without an owner has more messages waiting than its SO_RCVBUF: the rest "
+			      "waits with its sender");
 		return 0;
 	}
-	d.file = os_memfd("rds parcel", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	d.file = os_memfd("rds batch", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (d.file < 0)
 		return 0;
 	err = batch_write(nowhere, port, (int64_t)has.rcvbuf - has.mailbox_bytes, &d);

@@ -372,8 +372,8 @@ static void owner_channel_event(struct rds_helper_event *ev, uint32_t events)
 		for (i = 1; i < nfds; i++)
 			os_close(fds[i]);
 		if (rds_owner_request_read(packet, (size_t)n, nfds ? fds[0] : -1, &call)) {
-			rds_warn_once("a process that shares an RDS socket says what cannot be: it is cut off "
-				      "(another version of the library?)");
+			rds_warn_once("a process that shares an RDS socket has sent an invalid request: its channel is "
+				      "closed (another version of this library?)");
 			owner_detach_channel(h, true);
 			return;
 		}

@@ -62,9 +62,8 @@ static void caller_set(const struct rds_owner_request *call, struct rds_foreign_
 static bool caller_set_memory(const struct rds_owner_request *call, bool needed, struct rds_owner_reply *r)
 {
 	if (needed && !call->memory) {
-		rds_warn_once(
-			"RDMA by a process that holds a socket of this one: its memory cannot be reached from here "
-			"(another user, no /proc, or not dumpable): EOPNOTSUPP");
+		rds_warn_once("RDMA fails (EOPNOTSUPP) in a process that shares a socket of this one: its memory "
+			      "cannot be reached from here (another user, no /proc, or not dumpable)");
 		reply_set_error(r, -EOPNOTSUPP);
 		return false;
 	}
@@ -325,8 +324,8 @@ static void serve_regions(struct rds_owner *c, const struct rds_owner_request *c
 	     at += sizeof(region)) {
 		memcpy(&region, call->data + at, sizeof(region));
 		if (rds_mr_restore(c->sk, &region, call->memory))
-			rds_warn_once("a memory region of a process that holds an RDS socket of this one is lost with "
-				      "the process that has carried it before");
+			rds_warn_once("a memory region of a process that shares an RDS socket of this one is lost with "
+				      "the socket's last owner");
 	}
 }
 

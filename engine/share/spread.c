@@ -16,8 +16,8 @@ static void spread_note_socket(struct rds_sock *sk, void *any)
 {
 	*(bool *)any = true;
 	if (rds_lease_make(sk))
-		rds_warn_once("no descriptor or memory for the will of an RDS socket: if this process is killed, the "
-			      "socket ends with it for all");
+		rds_warn_once("no descriptor or memory for the lease of an RDS socket: if this process is killed, the "
+			      "socket ends for all processes; raise `ulimit -n`");
 }
 
 /*

@@ -361,7 +361,7 @@ int rds_sock_new(int pair, uint64_t inode, struct rds_sock **out)
 void rds_sock_export_late(struct rds_sock *sk)
 {
 	if (sk->exported && rds_sock_export(sk))
-		rds_warn("a socket that another process has left to this one is not watched: its last close may go "
+		rds_warn("a socket that was taken over from another process is not watched: its last close may go "
 			 "unnoticed");
 }
 

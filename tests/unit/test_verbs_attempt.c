@@ -418,8 +418,8 @@ START_TEST(test_a16a_line)
 		world_pass(2000 * MS);
 	}
 	ck_assert_ptr_nonnull(
-		strstr(world_said(), "a process at " THEM " has no means for a connection (No buffer space"));
-	ck_assert_ptr_null(strstr(strstr(world_said(), "no means") + 1, "no means"));
+		strstr(world_said(), "a process at " THEM " has no resources for a connection (No buffer space"));
+	ck_assert_ptr_null(strstr(strstr(world_said(), "no resources") + 1, "no resources"));
 }
 END_TEST
 

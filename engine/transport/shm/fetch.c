@@ -97,7 +97,8 @@ static void fetch_forbidden(struct shm_ep *ep)
  */
 static void sender_ended(struct shm_ep *ep)
 {
-	rds_debug("process %d has ended before what it writes was taken: that is dropped, and all that it sent behind it",
+	rds_debug("process %d has ended before its RDMA write was fetched: the write is dropped, and all messages "
+		  "behind it",
 		  (int)ep->peer->cred.pid);
 	shm_ep_break(ep);
 }

@@ -180,7 +180,8 @@ void shm_ring_ack(struct rds_ep *rep, uint64_t seq)
 
 static bool ring_bad(struct shm_ep *ep, const char *what)
 {
-	rds_warn("a peer process sent nonsense through shared memory (%s): connection closed; is it of another version?",
+	rds_warn("a peer process sent invalid data through shared memory (%s): connection closed (another version of "
+		 "this library?)",
 		 what);
 	shm_ep_break(ep);
 	return false;

@@ -138,7 +138,7 @@ static void destroy_timer(struct rds_timer *tm)
 	pthread_mutex_unlock(&rt.lock);
 	stuck = first && first == rt.seen;
 	if (called && !young)
-		rds_debug("rdma_cm: the kernel keeps ids that are to go");
+		rds_debug("rdma_cm: the kernel does not return ids that are being destroyed");
 	rt.seen = first;
 	rt.called = called;
 	stuck = stuck && !destroy_thread_start();

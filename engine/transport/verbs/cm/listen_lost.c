@@ -93,9 +93,8 @@ static void listen_watch_timer(struct rds_timer *tm)
 		listen_replace();
 	}
 	if (listen_is_lost(verbs_rendezvous_ids(), (uint16_t)rds_options()->cm_port))
-		rds_warn_once("nobody hears any more what comes to port %d of rdma_cm, as happens on siw: other hosts "
-			      "will not find "
-			      "this one's sockets until it is booted again",
+		rds_warn_once("port %d of rdma_cm receives no requests any more, as happens on siw: other hosts will "
+			      "not find this one's sockets until it is booted again",
 			      (int)rds_options()->cm_port);
 	rds_timer_set(tm, os_now_ns() + LOOK_NS);
 }

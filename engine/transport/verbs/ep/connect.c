@@ -178,8 +178,9 @@ static void attempt_peer_busy(struct verbs_ep *ep, const struct verbs_answer *a)
 	if (now >= quiet_until) {
 		quiet_until = now + WARN_EVERY_NS;
 		rds_ip_str(&ep->id.faddr, to);
-		rds_warn("a process at %s has no means for a connection (%s): messages for it wait, trying again", to,
-			 strerror(a->error));
+		rds_warn("a process at %s has no resources for a connection (%s): messages to it wait, and it is tried "
+			 "again",
+			 to, strerror(a->error));
 	}
 	verbs_ep_down(ep, -a->error, false);
 }

@@ -36,8 +36,8 @@ enum took { TOOK, LATER };
 
 void verbs_recv_nonsense(struct verbs_ep *ep, const char *what)
 {
-	rds_warn("a peer sent nonsense over %s (%s): connection closed; is it of another version?", ep->dev->name,
-		 what);
+	rds_warn("a peer sent invalid data over %s (%s): connection closed (another version of this library?)",
+		 ep->dev->name, what);
 	verbs_ep_protocol_error(ep);
 }
 
