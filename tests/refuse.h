@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * What a kernel, a container or a sandbox that does not let a system call through looks like to the caller.
+ * What a kernel, a container or a sandbox that does not let a system call through looks like to the
+ * caller.
  *
  * For the processes of tests only: it cannot be taken back.
  */
@@ -15,7 +16,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* From here on that call has this result (SECCOMP_RET_*) in all threads of the process.  0, or -1: no filters here (errno). */
+/*
+ * From here on that call has this result (SECCOMP_RET_*) in all threads of the process.  0, or -1:
+ * no filters here (errno).
+ */
 static inline int answer_call(long nr, uint32_t result)
 {
 	struct sock_filter code[] = {

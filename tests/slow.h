@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * slow.h - what all test programs have to say about time and chance: how slow this machine is, how a program ends that has waited for
- * too long and seen nothing wrong, and what is random.  It needs nothing of the project.
+ * slow.h - what all test programs have to say about time and chance: how slow this machine is, how
+ * a program ends that has waited for too long and seen nothing wrong, and what is random.  It needs
+ * nothing of the project.
  *
- * What waits for something that has to come waits long, and asleep: what never comes is a hang then, which whoever watches the
- * program (tests/watch) sees much sooner.  So a wake-up that was lost is not taken for a slow machine, nor a slow machine for a
- * lost wake-up.
+ * What waits for something that has to come waits long, and asleep: what never comes is a hang
+ * then, which whoever watches the program (tests/watch) sees much sooner.  So a wake-up that was
+ * lost is not taken for a slow machine, nor a slow machine for a lost wake-up.
  */
 #ifndef TESTS_SLOW_H
 #define TESTS_SLOW_H
@@ -18,7 +19,8 @@
 #include <unistd.h>
 
 #define TEST_LATE 75		   /* exit status: a limit has passed, and nothing wrong was seen */
-#define TEST_STACKS_SIGNAL SIGXCPU /* says to a program that has a handler for it where it hangs (watch/stacks.c) */
+/* says to a program that has a handler for it where it hangs (watch/stacks.c) */
+#define TEST_STACKS_SIGNAL SIGXCPU
 
 /* So many times slower than an idle machine is this one (TEST_SLOW). */
 static inline unsigned test_slow(void)
@@ -39,8 +41,8 @@ static inline int test_deadline_ms(int ms)
 #define TEST_COMES test_deadline_ms(120000)
 
 /*
- * What must not take more than ms milliseconds is late after this.  Who tries again alone what was late has more patience, but does not
- * change what was promised.
+ * What must not take more than ms milliseconds is late after this.  Who tries again alone what was
+ * late has more patience, but does not change what was promised.
  */
 static inline int test_bound_ms(int ms)
 {
@@ -59,7 +61,10 @@ static inline int test_bound_ms(int ms)
 		_exit(TEST_LATE);                                                                                      \
 	} while (0)
 
-/* Between two looks: longer each time, so that one who looks in vain uses no processor time to speak of. */
+/*
+ * Between two looks: longer each time, so that one who looks in vain uses no processor time to
+ * speak of.
+ */
 static inline void test_pause(unsigned *looks)
 {
 	unsigned ms = *looks < 64 ? 1u << *looks / 8 : 256 * test_slow();
@@ -120,7 +125,10 @@ static inline unsigned test_seed(void)
 	return text ? (unsigned)strtoul(text, NULL, 0) : 1;
 }
 
-/* For alarm(): whoever watches a program has ended it long before; this is for a process that nobody watches. */
+/*
+ * For alarm(): whoever watches a program has ended it long before; this is for a process that
+ * nobody watches.
+ */
 static inline unsigned test_alarm(unsigned seconds)
 {
 	return 2 * seconds * test_slow();

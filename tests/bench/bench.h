@@ -2,14 +2,16 @@
 /*
  * bench.h - contract between the parts of the benchmark worker.
  *
- * One worker is one process of a measurement.  tests/bench/run starts two or more of them, tells them where their
- * peers are and when to begin (lines on stdin), and reads what they measured (lines on stdout):
+ * One worker is one process of a measurement.  tests/bench/run starts two or more of them, tells
+ * them where their peers are and when to begin (lines on stdin), and reads what they measured
+ * (lines on stdout):
  *
  *	worker says:   addr HOST PORT | ready k=v... | result k=v... | error TEXT
  *	worker hears:  peer HOST PORT | go
  *
- * The worker is an ordinary sockets program: it includes nothing of the project and does not know whether a preload
- * library answers its calls.  Whatever goes wrong ends it with an `error` line and status 1, never with a result.
+ * The worker is an ordinary sockets program: it includes nothing of the project and does not know
+ * whether a preload library answers its calls.  Whatever goes wrong ends it with an `error` line
+ * and status 1, never with a result.
  */
 #ifndef BENCH_H
 #define BENCH_H
@@ -22,10 +24,12 @@
 #include <time.h>
 
 struct options {
-	const char *mode; /* rtt, stream, paced, other, poll, herd, peer, hog, first, many, ...: worker.c */
+	/* rtt, stream, paced, other, poll, herd, peer, hog, first, many, ...: worker.c */
+	const char *mode;
 	const char *role; /* server or client; receiver or sender */
 	const char *host; /* RDS: local address */
-	const char *what; /* other: null, pipe, poll; copy: vm, memcpy; call: getmr, barrier, poll */
+	/* other: null, pipe, poll; copy: vm, memcpy; call: getmr, barrier, poll */
+	const char *what;
 	const char *cpus; /* list of processors, "" = do not pin */
 	int fd;		  /* AF_UNIX: inherited end of a pair; ping: of a pipe */
 	bool rds;	  /* PF_RDS, else AF_UNIX */
@@ -34,11 +38,15 @@ struct options {
 	bool read;	  /* rdmaop, copy: from the other's memory, not into it */
 	bool map;	  /* rdmaop: regions by RDS_CMSG_RDMA_MAP, not by RDS_GET_MR */
 	unsigned size;	  /* bytes per message, per operation, of a region */
-	unsigned window;  /* stream: messages in flight, 0 = as many as the buffers hold; rdmaop: operations */
+	/* stream: messages in flight, 0 = as many as the buffers hold; rdmaop: operations */
+	unsigned window;
 	unsigned senders; /* stream receiver: how many senders will come */
 	unsigned id;	  /* stream sender: its number, 0 .. senders - 1 */
 	unsigned gap_us;  /* paced: one message every so many microseconds */
-	unsigned idle;	  /* open so many further sockets first; herd: number of peers; starts, forked: of processes */
+	/*
+	 * open so many further sockets first; herd: number of peers; starts, forked: of processes
+	 */
+	unsigned idle;
 	unsigned tos;	  /* RDS: type of service, which has connections of its own; 0 = leave */
 	unsigned buffer;  /* SO_SNDBUF and SO_RCVBUF, 0 = leave */
 	unsigned limit;	  /* seconds until SIGALRM ends a stuck worker */
@@ -80,7 +88,8 @@ void sock_fill(struct sock *s, unsigned len, enum kind kind, unsigned id, uint64
 void sock_send(struct sock *s, unsigned len, enum kind kind, unsigned id, uint64_t seq);
 /* Receives into s->buf; checks the header; the sender becomes s->peer. Returns the length. */
 unsigned sock_recv(struct sock *s);
-void sock_check(const struct sock *s, ssize_t n); /* the n bytes of s->buf are a message: begin and end */
+/* the n bytes of s->buf are a message: begin and end */
+void sock_check(const struct sock *s, ssize_t n);
 void sock_came_from(struct sock *s, const struct sockaddr_storage *from, socklen_t len);
 static inline struct message *sock_message(struct sock *s)
 {
@@ -92,13 +101,17 @@ int sock_buffer(int fd, int opt); /* SO_SNDBUF or SO_RCVBUF as the socket report
 
 /* ---- slots.c: memory that operations copy ---- */
 
-/* As many buffers as may be in flight, used in turn.  A number at the beginning and the end of each says what is in it. */
+/*
+ * As many buffers as may be in flight, used in turn.  A number at the beginning and the end of each
+ * says what is in it.
+ */
 struct slots {
 	char *mem;
 	unsigned size, n;
 };
 
-void slots_init(struct slots *s, const struct options *o, int fd); /* -1: private memory; else a file to share */
+/* -1: private memory; else a file to share */
+void slots_init(struct slots *s, const struct options *o, int fd);
 static inline char *slot(const struct slots *s, uint64_t seq)
 {
 	return s->mem + (size_t)(seq % s->n) * s->size;

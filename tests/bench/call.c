@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * call.c - calls of the RDMA interface that move nothing: RDS_GET_MR and RDS_FREE_MR of memory that was a region before
- * (getmr), RDS_BARRIER with nothing outstanding (barrier), poll of a socket that has nothing (poll).
+ * call.c - calls of the RDMA interface that move nothing: RDS_GET_MR and RDS_FREE_MR of memory that
+ * was a region before (getmr), RDS_BARRIER with nothing outstanding (barrier), poll of a socket
+ * that has nothing (poll).
  *
- * The last two must not enter the kernel.  That is not measured but tried: after the timed calls the same thread makes
- * QUIET_CALLS more under a seccomp filter that lets nothing through but the end of the thread, and the first system call
- * ends it (result: its number, and the calls without one before).  So all calls are made in a thread of their own.  A filter
- * holds for the thread that sets it; the library's helper is free.
+ * The last two must not enter the kernel.  That is not measured but tried: after the timed calls
+ * the same thread makes QUIET_CALLS more under a seccomp filter that lets nothing through but the
+ * end of the thread, and the first system call ends it (result: its number, and the calls without
+ * one before).  So all calls are made in a thread of their own.  A filter holds for the thread that
+ * sets it; the library's helper is free.
  */
 #include "bench.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * copy.c - what one process can do to another's memory without RDS: process_vm_writev and process_vm_readv (what=vm), or
- * memcpy to and from memory that both share (what=memcpy).  The limit for the rows of rdmaop.c: the same sizes, as many
- * buffers, nobody is told.  Numbers are checked at the end (written) or after each copy (read).
+ * copy.c - what one process can do to another's memory without RDS: process_vm_writev and
+ * process_vm_readv (what=vm), or memcpy to and from memory that both share (what=memcpy).  The
+ * limit for the rows of rdmaop.c: the same sizes, as many buffers, nobody is told.  Numbers are
+ * checked at the end (written) or after each copy (read).
  */
 #include "bench.h"
 
@@ -18,7 +19,8 @@
 
 struct copy {
 	const struct options *o;
-	struct slots mine, theirs; /* theirs.mem: shared memory, or an address in the other process */
+	/* theirs.mem: shared memory, or an address in the other process */
+	struct slots mine, theirs;
 	pid_t pid;
 	bool vm;
 };

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * first.c - the first message to a peer, the connection it needs included; and many connections, one message each.
+ * first.c - the first message to a peer, the connection it needs included; and many connections,
+ * one message each.
  *
- * Both talk to the server of rtt.c.  A type of service has connections of its own, so that a kernel that keeps its
- * connections after a program has ended can be made to connect again.
+ * Both talk to the server of rtt.c.  A type of service has connections of its own, so that a kernel
+ * that keeps its connections after a program has ended can be made to connect again.
  */
 #include "bench.h"
 

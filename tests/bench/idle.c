@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * idle.c - those who do nothing, and how much it costs: sockets that nobody uses, peers that fell silent, a program
- * asleep in poll, and (the opposite) a hog that takes a whole processor.
+ * idle.c - those who do nothing, and how much it costs: sockets that nobody uses, peers that fell
+ * silent, a program asleep in poll, and (the opposite) a hog that takes a whole processor.
  */
 #include "bench.h"
 
@@ -36,7 +36,10 @@ void raise_limit(unsigned sockets)
 		die("setrlimit: %s", strerror(errno));
 }
 
-/* Returns how many the system granted: out of descriptors is a smaller measurement, anything else a fault. */
+/*
+ * Returns how many the system granted: out of descriptors is a smaller measurement, anything else a
+ * fault.
+ */
 unsigned open_idle_sockets(const struct options *o)
 {
 	unsigned n;
@@ -55,7 +58,9 @@ unsigned open_idle_sockets(const struct options *o)
 	return n;
 }
 
-/* A member of the herd: one message there and back, then silence until the starter closes the pipe. */
+/*
+ * A member of the herd: one message there and back, then silence until the starter closes the pipe.
+ */
 void run_peer(const struct options *o)
 {
 	struct sock s;
@@ -165,7 +170,8 @@ void run_poll(const struct options *o)
 		sock_send(&s, o->size, KIND_HELLO, 0, 0);
 	}
 	pfd.fd = s.fd;
-	poll(&pfd, 1, 100); /* RDS reports an old congestion update once, as POLLIN without a message */
+	/* RDS reports an old congestion update once, as POLLIN without a message */
+	poll(&pfd, 1, 100);
 	say("ready");
 	if (poll(&pfd, 1, -1) >= 0)
 		die("poll returned %#x although nobody sends", (unsigned)pfd.revents);

@@ -15,7 +15,8 @@ struct usage usage_now(void)
 {
 	struct rusage all, self;
 
-	getrusage(RUSAGE_SELF, &all); /* every thread of the process: a library's helper counts too */
+	/* every thread of the process: a library's helper counts too */
+	getrusage(RUSAGE_SELF, &all);
 	getrusage(RUSAGE_THREAD, &self);
 	return (struct usage){.wall = now_ns(),
 			      .cpu = timeval_ns(all.ru_utime) + timeval_ns(all.ru_stime),

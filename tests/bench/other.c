@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * other.c - what calls on descriptors cost that are no RDS sockets: one byte through a pipe, poll of a pipe, one byte
- * to /dev/null (the cheapest call there is, so the best probe).  Option rds: the process owns an RDS socket meanwhile.
+ * other.c - what calls on descriptors cost that are no RDS sockets: one byte through a pipe, poll
+ * of a pipe, one byte to /dev/null (the cheapest call there is, so the best probe).  Option rds:
+ * the process owns an RDS socket meanwhile.
  */
 #include "bench.h"
 
@@ -79,6 +80,7 @@ void run_other(const struct options *o)
 	say("ready");
 	hear("go", NULL, 0);
 	median_batch(&p, call, 0.01);
-	ps = median_batch(&p, call, o->seconds) * 1000 / BATCH / (through ? 2 : 1); /* the pipe takes two calls */
+	/* the pipe takes two calls */
+	ps = median_batch(&p, call, o->seconds) * 1000 / BATCH / (through ? 2 : 1);
 	say("result ps=%llu", (unsigned long long)ps);
 }

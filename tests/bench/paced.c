@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * paced.c - one message every so often, so that the receiver falls asleep in between: what does waking it cost?
+ * paced.c - one message every so often, so that the receiver falls asleep in between: what does
+ * waking it cost?
  *
- * One-way latency is taken with the clock that both processes share.  The receiver counts how often it really slept
- * (voluntary context switches): a row that claims to show wake-ups must show them.  Role "pacer" keeps the rhythm and
- * sends nothing: the CPU time that the rhythm costs by itself.
+ * One-way latency is taken with the clock that both processes share.  The receiver counts how often
+ * it really slept (voluntary context switches): a row that claims to show wake-ups must show them.
+ * Role "pacer" keeps the rhythm and sends nothing: the CPU time that the rhythm costs by itself.
  */
 #include "bench.h"
 

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * rdmaop.c - RDMA operations with an immediate message each: the initiator writes into regions of the target, or reads
- * them.
+ * rdmaop.c - RDMA operations with an immediate message each: the initiator writes into regions of
+ * the target, or reads them.
  *
- * A region per operation in flight, all made once.  The target checks each write when its message arrives and acknowledges
- * every half window (a message of its own); an operation uses a buffer again only when that has come.  With one in flight
- * that is a round trip.  A read is over when its notification says so, which is when the initiator checks it: it blanks its
- * buffer before.  The message of a read may be there earlier, so that acknowledgements only keep the target from falling
- * behind.
+ * A region per operation in flight, all made once.  The target checks each write when its message
+ * arrives and acknowledges every half window (a message of its own); an operation uses a buffer
+ * again only when that has come.  With one in flight that is a round trip.  A read is over when its
+ * notification says so, which is when the initiator checks it: it blanks its buffer before.  The
+ * message of a read may be there earlier, so that acknowledgements only keep the target from
+ * falling behind.
  *
- * On the AF_UNIX side the bytes of a write go in the message, straight from and to the same buffers.
+ * On the AF_UNIX side the bytes of a write go in the message, straight from and to the same
+ * buffers.
  */
 #include "bench.h"
 
@@ -214,7 +216,9 @@ static void learn_cookies(struct side *d)
 	unsigned i;
 	int on = 1;
 
-	/* A failure without NOTIFY_ME is told as well: the row then says so and does not just hang. */
+	/*
+	 * A failure without NOTIFY_ME is told as well: the row then says so and does not just hang.
+	 */
 	if (setsockopt(d->s.fd, SOL_RDS, RDS_RECVERR, &on, sizeof(on)) < 0)
 		die("RDS_RECVERR: %s", strerror(errno));
 	sock_send(&d->s, MESSAGE, KIND_HELLO, 0, 0);
@@ -259,7 +263,10 @@ static void initiator(const struct options *o)
 
 /* ---- the target ---- */
 
-/* The region goes to the initiator with the message: kernel RDS knows no other way (RDS_GET_MR: EOPNOTSUPP). */
+/*
+ * The region goes to the initiator with the message: kernel RDS knows no other way (RDS_GET_MR:
+ * EOPNOTSUPP).
+ */
 static void send_mapped(struct side *d, unsigned i)
 {
 	_Alignas(8) char room[CMSG_SPACE(sizeof(struct rds_get_mr_args))] = {0};
@@ -281,7 +288,10 @@ static void send_mapped(struct side *d, unsigned i)
 		.cmsg_level = SOL_RDS, .cmsg_type = RDS_CMSG_RDMA_MAP, .cmsg_len = CMSG_LEN(sizeof(args))};
 	memcpy(CMSG_DATA(c), &args, sizeof(args));
 	sock_fill(&d->s, MESSAGE, KIND_HELLO, 0, i);
-	/* EAGAIN on a blocking socket, too, as long as the connection this way is not up; just before, EINVAL. */
+	/*
+	 * EAGAIN on a blocking socket, too, as long as the connection this way is not up; just
+	 * before, EINVAL.
+	 */
 	while ((n = sendmsg(d->s.fd, &msg, 0)) < 0 && (errno == EAGAIN || errno == EINVAL) && now_ns() < end)
 		usleep(1000);
 	if (n != (ssize_t)MESSAGE)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * regmr.c DEVICE SIZE MILLISECONDS - what registering memory costs a program that uses libibverbs itself: ibv_reg_mr and
- * ibv_dereg_mr of one buffer, over and over.  A program of its own, since the worker needs libc only; it speaks the
- * worker's lines (bench.h).
+ * regmr.c DEVICE SIZE MILLISECONDS - what registering memory costs a program that uses libibverbs
+ * itself: ibv_reg_mr and ibv_dereg_mr of one buffer, over and over.  A program of its own, since
+ * the worker needs libc only; it speaks the worker's lines (bench.h).
  */
 #include <infiniband/verbs.h>
 #include <stdint.h>

@@ -2,8 +2,8 @@
 /*
  * rtt.c - round trips: the client sends one message and waits for its echo, over and over.
  *
- * The figure is the mean, time over count, because it hides nothing; the percentiles are those of batches, since
- * reading a clock for each round trip would be a good part of a fast one.
+ * The figure is the mean, time over count, because it hides nothing; the percentiles are those of
+ * batches, since reading a clock for each round trip would be a good part of a fast one.
  */
 #include "bench.h"
 

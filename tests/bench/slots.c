@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * slots.c - memory that operations copy: as many buffers as may be in flight, used in turn, so that every side of a row
- * has the same footprint in the caches.  The numbers at both ends of a buffer tell a copy that was made from one that was
- * not, or only begun, or of another buffer.
+ * slots.c - memory that operations copy: as many buffers as may be in flight, used in turn, so that
+ * every side of a row has the same footprint in the caches.  The numbers at both ends of a buffer
+ * tell a copy that was made from one that was not, or only begun, or of another buffer.
  */
 #include "bench.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * sock.c - one socket of either side: PF_RDS bound to an address, or one end of an AF_UNIX SOCK_SEQPACKET pair that
- * the starter made.  Both are used by the same sendto and recvfrom calls; only RDS is given a destination, as its
- * programs do.  Each message that arrives is checked, so that a fault is never mistaken for speed.
+ * sock.c - one socket of either side: PF_RDS bound to an address, or one end of an AF_UNIX
+ * SOCK_SEQPACKET pair that the starter made.  Both are used by the same sendto and recvfrom calls;
+ * only RDS is given a destination, as its programs do.  Each message that arrives is checked, so
+ * that a fault is never mistaken for speed.
  */
 #include "bench.h"
 
@@ -69,7 +70,10 @@ void sock_tos(int fd, unsigned tos)
 		die("type of service %u: %s", tos, strerror(errno));
 }
 
-/* As root AF_UNIX may exceed the system's limit; anybody else gets what the system gives, and the result says so. */
+/*
+ * As root AF_UNIX may exceed the system's limit; anybody else gets what the system gives, and the
+ * result says so.
+ */
 static void set_buffers(int fd, unsigned bytes)
 {
 	int v = (int)bytes;
@@ -149,7 +153,8 @@ void sock_fill(struct sock *s, unsigned len, enum kind kind, unsigned id, uint64
 	m->kind = (uint16_t)kind;
 	m->id = (uint16_t)id;
 	m->seq = seq;
-	memcpy(s->buf + len - sizeof(seq), &seq, sizeof(seq)); /* the end must come through as well */
+	/* the end must come through as well */
+	memcpy(s->buf + len - sizeof(seq), &seq, sizeof(seq));
 }
 
 void sock_send(struct sock *s, unsigned len, enum kind kind, unsigned id, uint64_t seq)

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * starts.c - how long until a new process has its first answer, and until a forked one has sent its first message.
+ * starts.c - how long until a new process has its first answer, and until a forked one has sent its
+ * first message.
  *
- * A start is what "rds-ping" does: a program of its own with eight sockets, which sends a message without bytes to port 0 of an
- * address and waits for what comes back; whoever has RDS there answers that.  The time is that of the starter, from before the fork to
- * the answer.  A forked process sends over a socket that its parent opened and still has.
+ * A start is what "rds-ping" does: a program of its own with eight sockets, which sends a message
+ * without bytes to port 0 of an address and waits for what comes back; whoever has RDS there
+ * answers that.  The time is that of the starter, from before the fork to the answer.  A forked
+ * process sends over a socket that its parent opened and still has.
  */
 #include "bench.h"
 

@@ -2,10 +2,11 @@
 /*
  * stream.c - messages one way, from one or many senders to one receiver.
  *
- * With a window the programs themselves keep a bounded number in flight: the receiver acknowledges every half window
- * to each sender (a message of its own), a sender that has used its window up waits for the next one.  Without a
- * window only the socket buffers bound it.  The receiver measures: from the first timed message to the end mark (one
- * sender), or over the middle of the run (many senders, which do not begin and end at the same instant).
+ * With a window the programs themselves keep a bounded number in flight: the receiver acknowledges
+ * every half window to each sender (a message of its own), a sender that has used its window up
+ * waits for the next one.  Without a window only the socket buffers bound it.  The receiver
+ * measures: from the first timed message to the end mark (one sender), or over the middle of the
+ * run (many senders, which do not begin and end at the same instant).
  */
 #include "bench.h"
 
@@ -52,7 +53,10 @@ static void flush(struct flow *f, enum kind kind)
 
 static void sender(const struct options *o)
 {
-	/* Look at the clock every so many messages; seldom enough to be free, often enough to end in time. */
+	/*
+	 * Look at the clock every so many messages; seldom enough to be free, often enough to end
+	 * in time.
+	 */
 	const unsigned stride = o->size >= 65536 ? 1 : o->size >= 4096 ? 8 : 64;
 	struct sock s;
 	struct flow f = {&s, o, 0};

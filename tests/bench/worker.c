@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * worker.c - main of the benchmark worker: options, processors, the line protocol with tests/bench/run.
+ * worker.c - main of the benchmark worker: options, processors, the line protocol with
+ * tests/bench/run.
  */
 #include "bench.h"
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* bind: one binding per socket, one socket per address and port, in this process and in others; and a port that had another socket before. */
+/*
+ * bind: one binding per socket, one socket per address and port, in this process and in others; and
+ * a port that had another socket before.
+ */
 #include "rdsconf.h"
 
 #include <signal.h>
@@ -129,9 +132,16 @@ static void other_process(const char *how, int sig)
 	close(up[0]);
 }
 
-#define ROUNDS 13 /* in the last three there is nothing old: where other processes carry the sockets in turn (run --apart), each has got a new one by then */
+/*
+ * in the last three there is nothing old: where other processes carry the sockets in turn (run
+ * --apart), each has got a new one by then
+ */
+#define ROUNDS 13
 
-/* What another process has sent to a socket that is closed by now is not for the next one with its port, not even if nobody has looked since. */
+/*
+ * What another process has sent to a socket that is closed by now is not for the next one with its
+ * port, not even if nobody has looked since.
+ */
 static void had_by_another(void)
 {
 	struct other sender;
@@ -165,7 +175,8 @@ static void had_by_another(void)
 		if (bind(fd, &to.sa, to.len))
 			conf_die("bind");
 		say(&sender);
-		while (receive(fd, &byte, 1, 0) == 1 && byte != 'n') /* a new one behind the old ones */
+		/* a new one behind the old ones */
+		while (receive(fd, &byte, 1, 0) == 1 && byte != 'n')
 			came++;
 	}
 	came += recv(fd, &byte, 1, MSG_DONTWAIT) >= 0;

@@ -25,7 +25,10 @@ static int enabled(int which)
 	return value;
 }
 
-/* One message, then all that came with it. A time is shown as "now" if it is within a minute of now. */
+/*
+ * One message, then all that came with it. A time is shown as "now" if it is within a minute of
+ * now.
+ */
 static void arrives(const char *name, size_t controllen, const char *want)
 {
 	char control[256] __attribute__((aligned(8))), buf[8], out[256] = "";

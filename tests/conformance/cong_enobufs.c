@@ -7,7 +7,10 @@
 static char data[LIMIT + 1];
 static int sent;		/* messages in the receiver's queue */
 
-/* Each message is in the receiver's queue before the next is sent, and the sender has been told what is congested. */
+/*
+ * Each message is in the receiver's queue before the next is sent, and the sender has been told
+ * what is congested.
+ */
 static long put(int s, int d, size_t len)
 {
 	long r = send_to(s, d, data, len, MSG_DONTWAIT);
@@ -66,7 +69,8 @@ static void becomes(int s, int other, int d)
 	check("not-yet-at-8192", "1", "%s", rc(put(s, d, 1)));
 	check("congested-at-8193", "-1 ENOBUFS", "%s", rc(put(s, d, 1)));
 	check("zero-length-too", "-1 ENOBUFS", "%s", rc(put(s, d, 0)));
-	check("another-sender-too", "-1 ENOBUFS", "%s", rc(put(other, d, 0))); /* its first message */
+	/* its first message */
+	check("another-sender-too", "-1 ENOBUFS", "%s", rc(put(other, d, 0)));
 	cong_told(d, other);
 	check("another-sender-told", "-1 ENOBUFS", "%s", rc(put(other, d, 1)));
 	check("size-before-congestion", "-1 EMSGSIZE", "%s", rc(put(s, d, LIMIT + 1)));

@@ -14,8 +14,8 @@ static void monitor(int on)
 }
 
 /*
- * Congest the receiver. That is news for everybody, too; it must be over before a sender is refused, or it counts
- * as the update that the sender waits for.
+ * Congest the receiver. That is news for everybody, too; it must be over before a sender is
+ * refused, or it counts as the update that the sender waits for.
  */
 static void congest(int from)
 {

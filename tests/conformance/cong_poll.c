@@ -15,7 +15,10 @@ static const char *bits(int fd, int events)
 	return poll_bits(pfd.revents);
 }
 
-/* The news of the congestion must be over before the refusal, or it wakes whoever waits for its end. */
+/*
+ * The news of the congestion must be over before the refusal, or it wakes whoever waits for its
+ * end.
+ */
 static long congest(void)
 {
 	if (send_to(s, d, data, 5000, MSG_DONTWAIT) != 5000)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* RDS_INFO_RECV_MESSAGES, _SEND_MESSAGES, _CONNECTIONS: what queued messages look like in the lists. */
+/*
+ * RDS_INFO_RECV_MESSAGES, _SEND_MESSAGES, _CONNECTIONS: what queued messages look like in the
+ * lists.
+ */
 #include "rdsconf.h"
 
 #include <arpa/inet.h>
@@ -13,7 +16,10 @@ static char *append(char *out, const char *part)
 	return out;
 }
 
-/* Messages of one source from or to a port, in their order: length, addresses, ports by their labels. */
+/*
+ * Messages of one source from or to a port, in their order: length, addresses, ports by their
+ * labels.
+ */
 static const char *messages6(int fd, int option, int port_of)
 {
 	struct name name = name_of(port_of);

@@ -74,7 +74,10 @@ static void padding(void)
 	close(fd);
 }
 
-/* How far a name is written.  A byte of it may be what lay there before (a port may have any value), but not twice. */
+/*
+ * How far a name is written.  A byte of it may be what lay there before (a port may have any
+ * value), but not twice.
+ */
 static unsigned extent(int fd, int peers, socklen_t *len, int *ret)
 {
 	static const unsigned char before[] = {0xee, 0x11};

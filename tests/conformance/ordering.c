@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* Messages arrive once, whole, in order per sender: several sizes, senders, receivers and threads. */
+/*
+ * Messages arrive once, whole, in order per sender: several sizes, senders, receivers and threads.
+ */
 #include "rdsconf.h"
 
 struct stamp {

@@ -24,7 +24,9 @@ static void one(const char *name, int fd, size_t len)
 	check(text("%s-only-one", name), "-1 EAGAIN", "%s", rc(recv(fd, data, 1, MSG_DONTWAIT)));
 }
 
-/* As rds-ping does it: eight sockets, a zero-length message each, replies told apart by the socket. */
+/*
+ * As rds-ping does it: eight sockets, a zero-length message each, replies told apart by the socket.
+ */
 static void eight(void)
 {
 	struct name to = name_here(0);

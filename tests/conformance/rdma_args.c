@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * RDS_CMSG_RDMA_ARGS: what is refused, in which order, and what is allowed although it looks odd. The key is always one
- * that works, so that an operation that should have been refused would show in the peer's memory.
+ * RDS_CMSG_RDMA_ARGS: what is refused, in which order, and what is allowed although it looks odd.
+ * The key is always one that works, so that an operation that should have been refused would show
+ * in the peer's memory.
  */
 #include "rdmaconf.h"
 
@@ -36,7 +37,10 @@ static void refused(const char *name, const char *want)
 	reset();
 }
 
-/* It is done: the peer gets the message, and the memory (what: one byte of the pattern or the blank one) is checked. */
+/*
+ * It is done: the peer gets the message, and the memory (what: one byte of the pattern or the blank
+ * one) is checked.
+ */
 static void allowed(const char *name, size_t len, unsigned seed)
 {
 	long r;

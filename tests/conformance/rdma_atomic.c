@@ -2,9 +2,10 @@
 /*
  * Atomic operations: what is refused, and what they do.
  *
- * Kernel RDS posts all of them as masked atomics. An RDMA device that has none of these (rxe) refuses them, and the
- * connection is stuck from then on: sendmsg succeeds, nothing arrives, nothing is notified. So the refused ones come
- * first, and each kind that is accepted has a connection of its own.
+ * Kernel RDS posts all of them as masked atomics. An RDMA device that has none of these (rxe)
+ * refuses them, and the connection is stuck from then on: sendmsg succeeds, nothing arrives,
+ * nothing is notified. So the refused ones come first, and each kind that is accepted has a
+ * connection of its own.
  */
 #include "rdmaconf.h"
 
@@ -120,7 +121,10 @@ static void mixtures(void)
 	reset();
 }
 
-/* What an operation on this word of the peer leaves there; what was there before it goes to the result. */
+/*
+ * What an operation on this word of the peer leaves there; what was there before it goes to the
+ * result.
+ */
 static uint64_t specified(int type, uint64_t word)
 {
 	uint64_t carry, bit, sum = 0;

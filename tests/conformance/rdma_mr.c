@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Memory regions: what RDS_CMSG_RDMA_MAP, RDS_GET_MR and RDS_GET_MR_FOR_DEST refuse and in which order, what is in a
- * cookie, RDS_CMSG_RDMA_DEST, RDS_FREE_MR.
+ * Memory regions: what RDS_CMSG_RDMA_MAP, RDS_GET_MR and RDS_GET_MR_FOR_DEST refuse and in which
+ * order, what is in a cookie, RDS_CMSG_RDMA_DEST, RDS_FREE_MR.
  */
 #include "rdmaconf.h"
 
@@ -257,8 +257,8 @@ static void frees(void)
 }
 
 /*
- * The options refuse the same as the control message. What is right in itself is refused as well by kernels that can
- * register memory through a connection only.
+ * The options refuse the same as the control message. What is right in itself is refused as well by
+ * kernels that can register memory through a connection only.
  */
 static void options(void)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * RDS_CMSG_RDMA_STATUS: when there is one, how many of them come at once and in which order, what takes them away; what
- * they say of operations that succeed, fail or are canceled, and what becomes of the messages of these.
+ * RDS_CMSG_RDMA_STATUS: when there is one, how many of them come at once and in which order, what
+ * takes them away; what they say of operations that succeed, fail or are canceled, and what becomes
+ * of the messages of these.
  */
 #include "rdmaconf.h"
 
@@ -28,8 +29,8 @@ static long start_op(int s, uint64_t key, uint64_t flags, uint64_t token, const 
 }
 
 /*
- * All that was started before on this connection has ended: an operation of the other socket behind it has. The
- * messages are taken away, all of them "done".
+ * All that was started before on this connection has ended: an operation of the other socket behind
+ * it has. The messages are taken away, all of them "done".
  */
 static void all_ended(int messages)
 {
@@ -44,7 +45,10 @@ static void all_ended(int messages)
 			check("all-ended-message", "done", "missing");
 }
 
-/* One after another: kernel RDS may exchange two that end at the same time, by a completion and by an acknowledgement. */
+/*
+ * One after another: kernel RDS may exchange two that end at the same time, by a completion and by
+ * an acknowledgement.
+ */
 static void notifications(int n)
 {
 	int i;
@@ -266,8 +270,8 @@ static void failures(void)
 }
 
 /*
- * A region that was freed with RDS_RDMA_INVALIDATE is out of reach, once the message that it was made with is
- * acknowledged.
+ * A region that was freed with RDS_RDMA_INVALIDATE is out of reach, once the message that it was
+ * made with is acknowledged.
  */
 static void freed_key(void)
 {

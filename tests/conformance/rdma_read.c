@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * RDMA reads from the peer's memory: lengths, alignment, pieces, offsets; when the data is there (a notification says
- * so), what a fence promises to the peer.
+ * RDMA reads from the peer's memory: lengths, alignment, pieces, offsets; when the data is there (a
+ * notification says so), what a fence promises to the peer.
  */
 #include "rdmaconf.h"
 
@@ -133,7 +133,10 @@ static void order(uint64_t cookie)
 		spread(vec, 1, 7 + i * 5000, 5000);
 		check(text("many-%u", i), "4", "%s", rc(rdma(fd, &to, &op)));
 	}
-	/* Kernel RDS may exchange two that end at the same time, by a completion and by an acknowledgement. */
+	/*
+	 * Kernel RDS may exchange two that end at the same time, by a completion and by an
+	 * acknowledgement.
+	 */
 	for (i = 0; i < 10; i++) {
 		said = strstr(take_with(fd, 0, 32, 0, TEST_COMES), " status ");
 		if (said && !strcmp(said + 9, ":SUCCESS") && said[8] >= '0' && said[8] <= '9')

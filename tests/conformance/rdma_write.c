@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * RDMA writes into the peer's memory: lengths, alignment, pieces, offsets; what the peer sees together with the
- * message behind it; regions for one use.
+ * RDMA writes into the peer's memory: lengths, alignment, pieces, offsets; what the peer sees
+ * together with the message behind it; regions for one use.
  */
 #include "rdmaconf.h"
 
@@ -9,7 +9,10 @@ static int fd;
 static struct name to;
 static struct rds_iovec vec[512];
 
-/* One write: len bytes in n pieces from "local" of this memory on, into the peer's region at "offset". */
+/*
+ * One write: len bytes in n pieces from "local" of this memory on, into the peer's region at
+ * "offset".
+ */
 static long write_op(uint64_t cookie, uint64_t offset, unsigned n, size_t local, size_t len, unsigned seed)
 {
 	struct op op = {
@@ -113,7 +116,10 @@ static void messages(uint64_t cookie)
 	check("silent-with-payload-memory", "same", "%s", peer_compare(0, 64, 3));
 }
 
-/* Plain messages and operations arrive as they were sent; of two writes to one place the second one stays. */
+/*
+ * Plain messages and operations arrive as they were sent; of two writes to one place the second one
+ * stays.
+ */
 static void order(uint64_t cookie)
 {
 	static const char *const names[] = {"op-0", "op-1", "op-2", "op-3", "op-4", "op-5"};
@@ -158,7 +164,10 @@ static void long_message(uint64_t cookie)
 	check("long-message-memory", "same", "%s", peer_compare(0, 20000, 40));
 }
 
-/* A region for one use is gone as soon as the message can be read, a silent operation does not end it. */
+/*
+ * A region for one use is gone as soon as the message can be read, a silent operation does not end
+ * it.
+ */
 static void use_once(void)
 {
 	struct op op = {.bytes = 10, .local = vec, .nr_local = 1, .flags = READWRITE | SILENT, .message = ""};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Helpers of the programs rdma_*.c; see rdmaconf.h. As in rdsconf.c nothing here may depend on how an implementation of
- * RDS works inside, and nothing may wait without a deadline.
+ * Helpers of the programs rdma_*.c; see rdmaconf.h. As in rdsconf.c nothing here may depend on how
+ * an implementation of RDS works inside, and nothing may wait without a deadline.
  */
 #include "rdmaconf.h"
 

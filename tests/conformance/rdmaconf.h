@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * What the programs rdma_*.c share, on top of rdsconf.h: messages with control messages in both directions, patterns in
- * memory, and a peer. The peer is a child process, forked before anything is opened, with one socket and a piece of
- * memory; it does what it is told, one order at a time, and says what came of it. So all that these programs look at
- * happens between two processes.
+ * What the programs rdma_*.c share, on top of rdsconf.h: messages with control messages in both
+ * directions, patterns in memory, and a peer. The peer is a child process, forked before anything
+ * is opened, with one socket and a piece of memory; it does what it is told, one order at a time,
+ * and says what came of it. So all that these programs look at happens between two processes.
  *
- * Nothing that is printed may show a key, and nothing may wait without a deadline: a wait that ends without the thing
- * waited for for a time says "timeout".
+ * Nothing that is printed may show a key, and nothing may wait without a deadline: a wait that ends
+ * without the thing waited for for a time says "timeout".
  *
- * What kernel RDS does badly when an operation fails (rxe, 6.1) is kept within a connection of its own: one type of
- * service each.
+ * What kernel RDS does badly when an operation fails (rxe, 6.1) is kept within a connection of its
+ * own: one type of service each.
  */
 #ifndef RDMACONF_H
 #define RDMACONF_H
@@ -88,14 +88,17 @@ int rdma_begin_pair(int argc, char **argv, struct name *to);
 /* The end of it: nothing may have come that nobody took, at either side. The exit status. */
 int rdma_end_pair(int fd);
 
-/* The memory: all blank; a pattern in a part of it; whether a part holds that pattern and the rest is blank ("same"). */
+/*
+ * The memory: all blank; a pattern in a part of it; whether a part holds that pattern and the rest
+ * is blank ("same").
+ */
 void blank(void);
 void pattern(char *at, size_t len, unsigned seed);
 const char *compare(size_t offset, size_t len, unsigned seed);
 
 /*
- * len bytes from this offset of the memory on, as so many pieces with a few bytes between them; the pattern in these,
- * as if they were one, and whether they hold it, and all the rest is blank.
+ * len bytes from this offset of the memory on, as so many pieces with a few bytes between them; the
+ * pattern in these, as if they were one, and whether they hold it, and all the rest is blank.
  */
 void spread(struct rds_iovec *vec, unsigned n, size_t offset, size_t len);
 void pattern_spread(const struct rds_iovec *vec, unsigned n, unsigned seed);
@@ -116,9 +119,9 @@ long send_two(int fd, const struct name *to, int first, const void *a, size_t a_
 	      size_t b_len);
 
 /*
- * A message with RDS_CMSG_RDMA_MAP for this piece of memory, its payload the text "map". Tries again while the
- * connection is being made: EAGAIN; and, on rxe, EINVAL in the moments in which there is a queue pair already that is
- * not connected yet.
+ * A message with RDS_CMSG_RDMA_MAP for this piece of memory, its payload the text "map". Tries
+ * again while the connection is being made: EAGAIN; and, on rxe, EINVAL in the moments in which
+ * there is a queue pair already that is not connected yet.
  */
 long map(int fd, const struct name *to, const void *addr, uint64_t len, uint64_t flags, uint64_t *cookie);
 long free_mr(int fd, uint64_t cookie, uint64_t flags);
@@ -129,9 +132,9 @@ int rds_bound_tos(unsigned port, int tos);
 /* Wait for POLLIN, at most 5 s. */
 bool wait_in(int fd);
 /*
- * One recvmsg that waits at most this long: length, payload up to 20 bytes ("..." where it is longer), flags, sender,
- * and what the control messages say: "status TOKEN:WORD", "dest OFFSET" (the high half of the cookie; the whole of it goes
- * to last_cookie).
+ * One recvmsg that waits at most this long: length, payload up to 20 bytes ("..." where it is
+ * longer), flags, sender, and what the control messages say: "status TOKEN:WORD", "dest OFFSET"
+ * (the high half of the cookie; the whole of it goes to last_cookie).
  */
 const char *take(int fd);     /* room for all, 5 s */
 const char *take_now(int fd); /* no wait */
@@ -167,15 +170,17 @@ const char *peer_take(void);
 const char *peer_take_now(void);
 const char *peer_send(const char *what); /* to the program's socket */
 const char *peer_queued(int n);		 /* wait until so many messages are in its queue */
-const char *peer_unacked(int n);	 /* wait until no more of its messages are not acknowledged */
+/* wait until no more of its messages are not acknowledged */
+const char *peer_unacked(int n);
 uint64_t peer_word(size_t offset);	 /* 8 bytes of its memory */
 void peer_set_word(size_t offset, uint64_t value);
 void peer_reopen(int tos); /* a new socket at the same port, with this type of service */
 
 /*
- * What reads and writes try alike. An operation of len bytes: the region of the peer begins at "region" of its memory and
- * is as long, the local memory is n pieces from "local" on. For each: a region with these flags, the operation and what
- * comes of it (the caller's part; round: a number of its own), its end. of, to: words of the checks' names.
+ * What reads and writes try alike. An operation of len bytes: the region of the peer begins at
+ * "region" of its memory and is as long, the local memory is n pieces from "local" on. For each: a
+ * region with these flags, the operation and what comes of it (the caller's part; round: a number
+ * of its own), its end. of, to: words of the checks' names.
  */
 struct shape {
 	size_t len, region, local;
@@ -185,7 +190,10 @@ struct shape {
 typedef void shape_case(const char *name, const struct shape *s, uint64_t cookie, unsigned round);
 void each_shape(const char *of, const char *to, uint64_t flags, shape_case *one);
 
-/* A region that begins within a page, at REGION_START: for each of some offsets an operation there, of PLACE_LEN bytes. */
+/*
+ * A region that begins within a page, at REGION_START: for each of some offsets an operation there,
+ * of PLACE_LEN bytes.
+ */
 #define REGION_START 100
 #define PLACE_LEN 10
 typedef void place_case(const char *name, size_t offset, uint64_t cookie, unsigned round);

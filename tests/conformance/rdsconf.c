@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Helpers of the conformance programs; see rdsconf.h. Nothing here may depend on how an implementation of RDS
- * works inside, and what waits does so as slow.h says.
+ * Helpers of the conformance programs; see rdsconf.h. Nothing here may depend on how an
+ * implementation of RDS works inside, and what waits does so as slow.h says.
  */
 #include "rdsconf.h"
 
@@ -370,8 +370,9 @@ void cong_told(int receiver, int sender)
 }
 
 /*
- * News go before any later message of their connection, and the answer to a ping is one.  The kernel has a second connection where an RDMA device
- * talks to itself, for what comes back; so the second ping goes behind all that was to be told when the first was answered.
+ * News go before any later message of their connection, and the answer to a ping is one.  The
+ * kernel has a second connection where an RDMA device talks to itself, for what comes back; so the
+ * second ping goes behind all that was to be told when the first was answered.
  */
 void cong_all_told(struct name there)
 {

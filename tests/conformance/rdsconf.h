@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * What the conformance programs share: the numbers and structures of the RDS socket interface, written out
- * here so that nothing of the project is needed to build them, and a few helpers (rdsconf.c).
+ * What the conformance programs share: the numbers and structures of the RDS socket interface,
+ * written out here so that nothing of the project is needed to build them, and a few helpers
+ * (rdsconf.c).
  *
- * A program is one feature. It is started with one local address (and the word "ib" if that address is on an RDMA
- * device, which RDS uses then) and prints one line per check,
+ * A program is one feature. It is started with one local address (and the word "ib" if that address
+ * is on an RDMA device, which RDS uses then) and prints one line per check,
  *
  *	name: observed values ok
  *
- * which must be the same on every run and on every implementation: errno names, lengths, flags, but no
- * descriptors, inode numbers, port numbers that were picked, times. The same program runs on kernel RDS (the
- * oracle) and under the preload, and the lines are compared. Where the expected value is known it is asserted
- * as well; then a wrong expectation shows on the oracle, too.
+ * which must be the same on every run and on every implementation: errno names, lengths, flags, but
+ * no descriptors, inode numbers, port numbers that were picked, times. The same program runs on
+ * kernel RDS (the oracle) and under the preload, and the lines are compared. Where the expected
+ * value is known it is asserted as well; then a wrong expectation shows on the oracle, too.
  */
 #ifndef RDSCONF_H
 #define RDSCONF_H
@@ -186,13 +187,16 @@ struct name {
 extern const char *conf_text;		/* the local address as it was given */
 extern void *volatile conf_bad;		/* a pointer to nothing; the compiler must not know that */
 extern bool conf_v6;			/* it is an IPv6 one */
-extern bool conf_loop;			/* it is one of the host's own 127.0.0.0/8 or ::1 (loopback transport) */
-extern bool conf_ib;			/* it is on an RDMA device (transport IB); where neither holds it is rds_tcp */
+/* it is one of the host's own 127.0.0.0/8 or ::1 (loopback transport) */
+extern bool conf_loop;
+/* it is on an RDMA device (transport IB); where neither holds it is rds_tcp */
+extern bool conf_ib;
 extern int conf_transport;		/* RDS_TRANS_LOOP, RDS_TRANS_IB or RDS_TRANS_TCP */
 
 /*
- * Start and end of each program; the end returns the exit status.  Whoever runs it sees to it that it ends (tests/watch): what it waits for
- * comes, or it hangs.  Where nobody does, or there is always somebody busy, it is late at last (slow.h).
+ * Start and end of each program; the end returns the exit status.  Whoever runs it sees to it that
+ * it ends (tests/watch): what it waits for comes, or it hangs.  Where nobody does, or there is
+ * always somebody busy, it is late at last (slow.h).
  */
 void conf_begin(int argc, char **argv);
 int conf_end(void);
@@ -200,7 +204,10 @@ int conf_end(void);
 void conf_skip(const char *why) __attribute__((noreturn));
 /* A step that every implementation must do failed: one line, status 1. */
 void conf_die(const char *what) __attribute__((noreturn));
-/* No check: takes a message that has been sent to fd, so that it has gone there before the program ends. */
+/*
+ * No check: takes a message that has been sent to fd, so that it has gone there before the program
+ * ends.
+ */
 void conf_arrives(int fd);
 
 /* One check. want: the known value, or NULL where only both sides are to be compared. */
@@ -208,7 +215,8 @@ void check(const char *name, const char *want, const char *format, ...) __attrib
 
 /* Texts for results; each lives until some dozens of further calls. */
 const char *rc(long result);		/* "5" or "-1 EINVAL" (errno must be untouched since) */
-const char *sign(long result);		/* the same, any positive number becomes "fd" (descriptors, and closes it) */
+/* the same, any positive number becomes "fd" (descriptors, and closes it) */
+const char *sign(long result);
 const char *poll_bits(int events);
 const char *msg_flags(int flags);
 const char *who(const struct name *name);	/* family, address, labelled port, length */
@@ -219,14 +227,19 @@ void label(int fd, const char *word);
 
 struct name name_at(const char *address, unsigned port);
 struct name name_here(unsigned port);		/* the program's local address */
-struct name name_far(unsigned port);		/* an address of the same network that nobody has; not for conf_loop */
+/* an address of the same network that nobody has; not for conf_loop */
+struct name name_far(unsigned port);
 struct name name_of(int fd);			/* getsockname */
 unsigned name_port(const struct name *name);
 
 int rds_socket(void);
-int rds_bound(void);			/* at the program's address, port picked, non-blocking off */
+/* at the program's address, port picked, non-blocking off */
+int rds_bound(void);
 int rds_bound_to(unsigned port);
-/* The next socket is on one connection with the last one also where other processes carry them in turn (run --apart). */
+/*
+ * The next socket is on one connection with the last one also where other processes carry them in
+ * turn (run --apart).
+ */
 void rds_next_beside(void);
 void rds_bufs(int fd, int snd, int rcv);	/* RDS limits; 0 leaves one alone */
 
@@ -238,30 +251,42 @@ bool wait_message(int fd);
 int queued(int fd);
 /* Wait until there are n of them. */
 bool wait_queued(int fd, int n);
-/* Messages of a socket in one of these lists (RDS6_INFO_SEND_MESSAGES: not sent yet; RDS6_INFO_RETRANS_MESSAGES: not acknowledged); wait until none is. */
+/*
+ * Messages of a socket in one of these lists (RDS6_INFO_SEND_MESSAGES: not sent yet;
+ * RDS6_INFO_RETRANS_MESSAGES: not acknowledged); wait until none is.
+ */
 int listed(int fd, int list);
 bool wait_sent(int fd);
 /*
- * What a socket has sent to a port that nobody has is lost by now, and nothing for the next one there: none waits here, and those that are on their
- * way have come when one behind them has.  That one goes to a socket made for this, which is of the other host between two.
+ * What a socket has sent to a port that nobody has is lost by now, and nothing for the next one
+ * there: none waits here, and those that are on their way have come when one behind them has.  That
+ * one goes to a socket made for this, which is of the other host between two.
  */
 void all_lost(int sender);
 /* A counter of RDS_INFO_COUNTERS. */
 uint64_t counter(const char *name);
 /*
- * That a port is congested, or is no more, is told in the background.  What the receiver has to say by now is known to the sender: a message
- * behind it has come, and is taken; the sender has no other ones, and no news of its own.
+ * That a port is congested, or is no more, is told in the background.  What the receiver has to say
+ * by now is known to the sender: a message behind it has come, and is taken; the sender has no
+ * other ones, and no news of its own.
  */
 void cong_told(int receiver, int sender);
-/* Where several connections tell the same they have all done so: who is refused after this hears of nothing older. there: any name of the receiver's host. */
+/*
+ * Where several connections tell the same they have all done so: who is refused after this hears of
+ * nothing older. there: any name of the receiver's host.
+ */
 void cong_all_told(struct name there);
 /* Take a congestion update of the past out of a socket's first poll. */
 void settle(int fd);
-/* A message from one to the other and back, so that connections exist and the maps they begin with have come. */
+/*
+ * A message from one to the other and back, so that connections exist and the maps they begin with
+ * have come.
+ */
 void warm_up(int a, int b);
 /*
- * recvmsg: "LENGTH sum SUM flags FLAGS from SENDER", the sum being one of the bytes that came, or the error. Given are
- * pieces of memory, which are cleared first, and control; there are no control messages after an error.
+ * recvmsg: "LENGTH sum SUM flags FLAGS from SENDER", the sum being one of the bytes that came, or
+ * the error. Given are pieces of memory, which are cleared first, and control; there are no control
+ * messages after an error.
  */
 const char *recvmsg_said(int fd, struct msghdr *msg, int flags);
 /* As recv, of what has to come. */
@@ -302,14 +327,15 @@ bool process_asleep(int pid);
 bool process_stopped(int pid);
 
 /*
- * A socket whose blocking sends to name_far() reach the send queue's limit. (On rds_tcp seven of eight sockets
- * wait for the peer's multipath handshake instead; which ones is decided by a random number in each.)
+ * A socket whose blocking sends to name_far() reach the send queue's limit. (On rds_tcp seven of
+ * eight sockets wait for the peer's multipath handshake instead; which ones is decided by a random
+ * number in each.)
  */
 int rds_bound_path0(void);
 
 /*
- * Another process, forked off here with all that this one has. By say() and hear() the two say when it is whose turn, so
- * that what they do, and print, comes in one order.
+ * Another process, forked off here with all that this one has. By say() and hear() the two say when
+ * it is whose turn, so that what they do, and print, comes in one order.
  */
 struct other {
 	pid_t pid;
@@ -319,11 +345,17 @@ struct other {
 bool fork_other(struct other *other);		/* true in the new process, which ends by _exit() */
 void say(const struct other *other);
 void hear(const struct other *other);
-/* It and its children have ended, and said all that they had to say: who reads our output waits for this process only. */
+/*
+ * It and its children have ended, and said all that they had to say: who reads our output waits for
+ * this process only.
+ */
 void until_gone(const struct other *other);
 const char *end_of_pid(int pid);
 const char *end_of(const struct other *other);	/* wait for its end: "exit 0", "signal 9" */
-/* A socket's name from one to the other; the port of one that is gone, or soon will be: is it to be had again? */
+/*
+ * A socket's name from one to the other; the port of one that is gone, or soon will be: is it to be
+ * had again?
+ */
 void name_to(const struct other *other, int fd);
 void name_from(const struct other *other, struct name *name);
 bool free_again(const struct name *name);
@@ -333,8 +365,8 @@ int passed_fd(int line, int flags);
 /* Two messages to be read of it: "one" and "two". */
 void two_messages(int from, int to);
 /*
- * Uses a socket with these two in its queue in every way, as if it had always been there; in the end it sends an answer to
- * another one, which has got it (answered).
+ * Uses a socket with these two in its queue in every way, as if it had always been there; in the
+ * end it sends an answer to another one, which has got it (answered).
  */
 void use_passed(const char *name, int fd, int to);
 void answered(int fd, const char *name);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Helpers of the conformance programs that depend on whose sockets these are, and on which host: the linker may put others
- * in front of them (two/far.h), which it can do between files only; see rdsconf.h.
+ * Helpers of the conformance programs that depend on whose sockets these are, and on which host:
+ * the linker may put others in front of them (two/far.h), which it can do between files only; see
+ * rdsconf.h.
  */
 #include "rdsconf.h"
 

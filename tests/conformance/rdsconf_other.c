@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Helpers of the conformance programs that are about several threads and processes: do they sleep, whose turn is it, how
- * do they end, sockets that go from one to another; see rdsconf.h. As in rdsconf.c, nothing depends on how RDS works
- * inside, and nothing waits without a deadline.
+ * Helpers of the conformance programs that are about several threads and processes: do they sleep,
+ * whose turn is it, how do they end, sockets that go from one to another; see rdsconf.h. As in
+ * rdsconf.c, nothing depends on how RDS works inside, and nothing waits without a deadline.
  */
 #include "rdsconf.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * RDS control messages in a send on transports without RDMA, and the RDMA socket options there. On an RDMA device what is
- * wrong in itself only: operations that start there end the connection with a bogus key, or (atomics, on rxe) for ever.
+ * RDS control messages in a send on transports without RDMA, and the RDMA socket options there. On
+ * an RDMA device what is wrong in itself only: operations that start there end the connection with
+ * a bogus key, or (atomics, on rxe) for ever.
  */
 #include "rdsconf.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The last close of a socket that another process has opened, in each of its ways: when the call returns the socket is gone, and its port is free
- * at once.
+ * The last close of a socket that another process has opened, in each of its ways: when the call
+ * returns the socket is gone, and its port is free at once.
  */
 #include "rdsconf.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * A socket goes through exec: the new program finds it under its number, with its name, options and what lies in its
- * queue, and what comes meanwhile. By fork and exec, vfork and exec, posix_spawn, and exec of the process that made it.
+ * A socket goes through exec: the new program finds it under its number, with its name, options and
+ * what lies in its queue, and what comes meanwhile. By fork and exec, vfork and exec, posix_spawn,
+ * and exec of the process that made it.
  */
 #include "rdsconf.h"
 
@@ -164,7 +165,10 @@ static void alone(void)
 	play("alone", pid, &name, 0);
 }
 
-/* The child makes the socket and takes it through exec itself: the process that has carried it becomes another program. */
+/*
+ * The child makes the socket and takes it through exec itself: the process that has carried it
+ * becomes another program.
+ */
 static void same_process(void)
 {
 	struct other other;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The process that made a socket is gone, another one has it and has not touched it yet; meanwhile processes send to it and end, by
- * exit, _exit or exec, or their exec fails. All that they have sent is there afterwards, once, in the order of each sender; also if the maker was
- * killed (with nothing in its queue).
+ * The process that made a socket is gone, another one has it and has not touched it yet; meanwhile
+ * processes send to it and end, by exit, _exit or exec, or their exec fails. All that they have
+ * sent is there afterwards, once, in the order of each sender; also if the maker was killed (with
+ * nothing in its queue).
  */
 #include "rdsconf.h"
 
@@ -53,7 +54,10 @@ static void new_program(int fd, bool there)
 	execv(there ? self : "/nowhere/nothing", argv);
 }
 
-/* Another process has the socket, too, and sends when the first one is gone.  It stays, or ends before anybody looks. */
+/*
+ * Another process has the socket, too, and sends when the first one is gone.  It stays, or ends
+ * before anybody looks.
+ */
 static void heir(int fd, bool stays)
 {
 	struct other other;
@@ -241,7 +245,11 @@ int main(int argc, char **argv)
 	scene("failed-exec", BY_FAILED_EXEC, 1, 100, 0);
 	scene("heir", BY_HEIR, 1, 100, 0);
 	scene("living-heir", BY_LIVING_HEIR, 1, 100, 3);
-	if (conf_ib) /* none of it is the device's affair, and all of it takes a busy guest longer than a program may take */
+	/*
+	 * none of it is the device's affair, and all of it takes a busy guest longer than a program
+	 * may take
+	 */
+	if (conf_ib)
 		return conf_end();
 	killed = true;
 	if (pipe2(dead, O_CLOEXEC))

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The process that made a socket is killed, and others have it: they go on as if nothing had happened, whether they slept in a call, looked
- * elsewhere, came to it by fork, exec or a descriptor that was passed, or are killed in their turn; and if all of them are, nothing that was sent to it
- * comes to whoever has the port next.  All that is sent to it afterwards is
- * there, once and in order.  (What lay in its queue in that moment is a matter of the implementation, so nothing does; and over
- * RDMA devices less is promised.)
+ * The process that made a socket is killed, and others have it: they go on as if nothing had
+ * happened, whether they slept in a call, looked elsewhere, came to it by fork, exec or a
+ * descriptor that was passed, or are killed in their turn; and if all of them are, nothing that was
+ * sent to it comes to whoever has the port next.  All that is sent to it afterwards is there, once
+ * and in order.  (What lay in its queue in that moment is a matter of the implementation, so
+ * nothing does; and over RDMA devices less is promised.)
  */
 #include "rdsconf.h"
 
@@ -318,7 +319,10 @@ static int next_of(const struct name *name)
 	return fd;
 }
 
-/* The maker, and the heir that has never touched the socket: what is sent to it before and after the first one's end is for no other socket. */
+/*
+ * The maker, and the heir that has never touched the socket: what is sent to it before and after
+ * the first one's end is for no other socket.
+ */
 static void killed_with_it(int d, const struct other *maker, const int *end)
 {
 	struct other heir;
@@ -441,7 +445,10 @@ static void by_passing(void)
 	after_that("passed", &maker);
 }
 
-/* It is there when its maker is killed, and closes what it never used, while the only other descriptor lies in a message. */
+/*
+ * It is there when its maker is killed, and closes what it never used, while the only other
+ * descriptor lies in a message.
+ */
 static void close_unused(int fd, const struct other *maker, int sync)
 {
 	char byte;

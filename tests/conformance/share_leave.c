@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The process that made a socket leaves, and others have it: daemon() after bind, a double fork, a queue that waits meanwhile,
- * messages that come when nobody looks. Nothing is lost, doubled or out of order.  (Over RDMA devices that is not promised yet.)
+ * The process that made a socket leaves, and others have it: daemon() after bind, a double fork, a
+ * queue that waits meanwhile, messages that come when nobody looks. Nothing is lost, doubled or out
+ * of order.  (Over RDMA devices that is not promised yet.)
  */
 #include "rdsconf.h"
 
@@ -105,8 +106,8 @@ static void double_fork(void)
 }
 
 /*
- * Who made it is gone, by exit or by a signal; who has it sleeps in a receive, or has not touched it yet. A row of messages
- * sent before and after: all are there, once, in order.
+ * Who made it is gone, by exit or by a signal; who has it sleeps in a receive, or has not touched
+ * it yet. A row of messages sent before and after: all are there, once, in order.
  */
 static void row(const char *name, int sig, bool asleep, int before, int after)
 {
@@ -147,7 +148,10 @@ static void row(const char *name, int sig, bool asleep, int before, int after)
 	check(text("%s-port-free", name), "1", "%d", free_again(&to));
 }
 
-/* What it was told and what it has sent stays: names, options, messages that wait in its send queue's other end. */
+/*
+ * What it was told and what it has sent stays: names, options, messages that wait in its send
+ * queue's other end.
+ */
 static void state(void)
 {
 	struct other other, holder;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * A process that has no descriptor left has a socket whose maker ends, or is killed: it goes on with it, or says at once that it cannot (EMFILE), and
- * can as soon as there are descriptors again.  Nothing is lost.
+ * A process that has no descriptor left has a socket whose maker ends, or is killed: it goes on
+ * with it, or says at once that it cannot (EMFILE), and can as soon as there are descriptors again.
+ * Nothing is lost.
  */
 #include "rdsconf.h"
 
@@ -128,7 +129,10 @@ static void limit(rlim_t n)
 	setrlimit(RLIMIT_NOFILE, &rl);
 }
 
-/* One that makes its first calls on a socket while the process that has opened it can open nothing more. */
+/*
+ * One that makes its first calls on a socket while the process that has opened it can open nothing
+ * more.
+ */
 static void newcomer(int fd, const struct other *maker)
 {
 	struct pollfd pfd = {.fd = fd, .events = POLLIN};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Sockets passed by SCM_RIGHTS between relatives: while they lie in a queue and nobody has them, to oneself, made by a child
- * that is gone when the parent uses them, or by one that had children itself before.
+ * Sockets passed by SCM_RIGHTS between relatives: while they lie in a queue and nobody has them, to
+ * oneself, made by a child that is gone when the parent uses them, or by one that had children
+ * itself before.
  */
 #include "rdsconf.h"
 
@@ -11,7 +12,10 @@
 
 static int s, d, line[2];
 
-/* The sender has closed its number before the other one takes the socket out of the queue: nobody has it meanwhile. */
+/*
+ * The sender has closed its number before the other one takes the socket out of the queue: nobody
+ * has it meanwhile.
+ */
 static void in_flight(void)
 {
 	struct name name = name_of(d);
@@ -64,7 +68,10 @@ static void to_oneself(void)
 	answered(s, "oneself-alone");
 }
 
-/* A socket made in a child, bound there or not, and passed to the parent; the child has gone when it is used. */
+/*
+ * A socket made in a child, bound there or not, and passed to the parent; the child has gone when
+ * it is used.
+ */
 static void made_in_child(void)
 {
 	struct other other;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* poll, select and epoll in a process that has a socket of another one: they tell what is so, whoever has made it so. */
+/*
+ * poll, select and epoll in a process that has a socket of another one: they tell what is so,
+ * whoever has made it so.
+ */
 #include "rdsconf.h"
 
 #include <sys/epoll.h>

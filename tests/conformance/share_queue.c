@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * What lies in the queue of a socket that several processes have: each message goes to one reader, whole and with all
- * that belongs to it; what they send keeps the order in which their calls returned.
+ * What lies in the queue of a socket that several processes have: each message goes to one reader,
+ * whole and with all that belongs to it; what they send keeps the order in which their calls
+ * returned.
  */
 #include "rdsconf.h"
 
@@ -112,7 +113,10 @@ static void child_big(void)
 
 static void big(void)
 {
-	/* One at a time would fit: two are over a limit, which congests nobody before the next message. */
+	/*
+	 * One at a time would fit: two are over a limit, which congests nobody before the next
+	 * message.
+	 */
 	put(s, d, BIG);
 	check("big-there", "1", "%d", wait_queued(d, 1));
 	put(s, d, 100000);
@@ -300,7 +304,10 @@ static void readers(void)
 	check("many-readers-no-more", "-1 EAGAIN", "%s", rc(recv(d, got, 1, MSG_DONTWAIT)));
 }
 
-/* As many as a server forks before there is anything to do, each of which takes what comes until it is told that it is over. */
+/*
+ * As many as a server forks before there is anything to do, each of which takes what comes until it
+ * is told that it is over.
+ */
 static void crowd(void)
 {
 	int i, ended = 0, report[2];

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * A socket goes to a child that is started in a way that runs no fork handlers: by libc inside itself (system(), popen(), wordexp()), by _Fork() or
- * clone().  (Not by the bare system call, tests/programs/bare_child: it may copy locks that the library's thread has.)  The process that made the socket ends right after that, or is killed; the child has what lies in the queue, and what
- * comes later.
+ * A socket goes to a child that is started in a way that runs no fork handlers: by libc inside
+ * itself (system(), popen(), wordexp()), by _Fork() or clone().  (Not by the bare system call,
+ * tests/programs/bare_child: it may copy locks that the library's thread has.)  The process that
+ * made the socket ends right after that, or is killed; the child has what lies in the queue, and
+ * what comes later.
  */
 #include "rdsconf.h"
 
@@ -18,11 +20,15 @@ static const char *const ends[ENDS] = {"exit", "_exit", "killed"};
 
 static int s, d, out;
 static char *self;
-static struct other line, grandchild; /* between the program and the child: the child's side, and the program's */
+/* between the program and the child: the child's side, and the program's */
+static struct other line, grandchild;
 
 /* ---- the child ---- */
 
-/* It has not touched the socket before it is told to, and ends when what it has said has been heard. */
+/*
+ * It has not touched the socket before it is told to, and ends when what it has said has been
+ * heard.
+ */
 static int child(int fd, const char *name)
 {
 	struct name from = {.len = sizeof(from.ss)};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The process that made a socket is stopped, and another one has it: no call takes longer than it may, signals end what sleeps, and nothing is lost
- * or doubled by calls that have given up.  (What a call that does not wait says meanwhile is a matter of the implementation: it may be EAGAIN.)
+ * The process that made a socket is stopped, and another one has it: no call takes longer than it
+ * may, signals end what sleeps, and nothing is lost or doubled by calls that have given up.  (What
+ * a call that does not wait says meanwhile is a matter of the implementation: it may be EAGAIN.)
  */
 #include "rdsconf.h"
 #include "signals.h"

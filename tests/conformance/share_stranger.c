@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Sockets passed by SCM_RIGHTS to a process that was there before any RDS socket, and that has none of its own before it
- * uses these; then it has.
+ * Sockets passed by SCM_RIGHTS to a process that was there before any RDS socket, and that has none
+ * of its own before it uses these; then it has.
  */
 #include "rdsconf.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The process that has sent on a socket leaves while the receiver is stopped, and another one goes on with the
- * socket: all that was sent arrives, once, in order, and before what the other one sends.  The receiver has never
- * heard from it, or has, or also knows the other one; it leaves by exit, exec, _exit, or an exec that fails, and
- * then goes on itself.
+ * The process that has sent on a socket leaves while the receiver is stopped, and another one goes
+ * on with the socket: all that was sent arrives, once, in order, and before what the other one
+ * sends.  The receiver has never heard from it, or has, or also knows the other one; it leaves by
+ * exit, exec, _exit, or an exec that fails, and then goes on itself.
  */
 #include "rdsconf.h"
 
@@ -24,7 +24,8 @@ struct message {
 static int s;
 static struct name to;
 static struct other receiver;
-static int ready[2], go[2], done[2]; /* lines: who holds the socket is there, is to go on, has sent */
+/* lines: who holds the socket is there, is to go on, has sent */
+static int ready[2], go[2], done[2];
 
 static int put(int fd, int number)
 {
@@ -197,7 +198,8 @@ int main(int argc, char **argv)
 	static const char *const names[] = {"exit", "exit-now", "exec", "exec-fails"};
 	enum how how;
 
-	if (!getenv("RDS_PRELOAD_LINGER_MS")) { /* for the library, which waits for the receiver that long */
+	/* for the library, which waits for the receiver that long */
+	if (!getenv("RDS_PRELOAD_LINGER_MS")) {
 		setenv("RDS_PRELOAD_LINGER_MS", "50", 1);
 		execv("/proc/self/exe", argv);
 	}

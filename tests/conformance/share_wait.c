@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* Processes that sleep in calls on a socket that they share: what wakes them, and whom a message does not go to. */
+/*
+ * Processes that sleep in calls on a socket that they share: what wakes them, and whom a message
+ * does not go to.
+ */
 #include "rdsconf.h"
 #include "signals.h"
 

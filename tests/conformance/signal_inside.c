@@ -2,8 +2,9 @@
 /*
  * Calls from signal handlers that interrupt calls, wherever these are, and jumps out of there.
  *
- * A timer with an uneven step runs a handler that sends to itself, receives, polls, and now and then makes a socket of its own; meanwhile the program does
- * the same on other sockets.  No stream has a hole or a double, and nothing stands still.
+ * A timer with an uneven step runs a handler that sends to itself, receives, polls, and now and
+ * then makes a socket of its own; meanwhile the program does the same on other sockets.  No stream
+ * has a hole or a double, and nothing stands still.
  */
 #include "rdsconf.h"
 
@@ -14,17 +15,19 @@
 #define LIMIT_S 15
 #define WINDOW 16u
 
+/* ours: the program's; theirs: the handler's; others: of the one that interrupts the handler */
 static struct stream {
 	int from, to;
 	struct name there;
 	unsigned sent, came;
-} ours, theirs, others; /* the program's, the handler's, and of the one that interrupts the handler */
+} ours, theirs, others;
 
 static struct name here;
 static timer_t timer[2];
 static volatile unsigned runs;
 static unsigned enough = 300; /* of them */
-static int slow = 1;	      /* so many times longer does a call take: the handlers must leave the program some time */
+/* so many times longer does a call take: the handlers must leave the program some time */
+static int slow = 1;
 static const char *volatile wrong;
 static bool jumps, feeds; /* the handler leaves by a jump; it sends to the program */
 static volatile bool may_jump, in_second;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* Calls that are left from inside their sleep by siglongjmp() out of a signal handler: time limits as programs of old made them. */
+/*
+ * Calls that are left from inside their sleep by siglongjmp() out of a signal handler: time limits
+ * as programs of old made them.
+ */
 #include "rdsconf.h"
 
 #include <dirent.h>

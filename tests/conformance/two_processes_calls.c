@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * What the other programs look at within one process, between two: the child has two sockets and does what the parent
- * tells it to, one order at a time, and the parent prints what came of it. Data is checked by a sum.
+ * What the other programs look at within one process, between two: the child has two sockets and
+ * does what the parent tells it to, one order at a time, and the parent prints what came of it.
+ * Data is checked by a sum.
  */
 #include "rdsconf.h"
 
@@ -16,7 +17,11 @@ enum what { RECEIVE, SEND, QUEUED, POLL, SETTLE, CLOSE, BIND, OPTION, LEAVE };
 struct order {
 	enum what what;
 	int which; /* of the child's sockets */
-	int value; /* RECEIVE: room; SEND: length; QUEUED: how many to wait for; OPTION: which one of SOL_SOCKET */
+	/*
+	 * RECEIVE: room; SEND: length; QUEUED: how many to wait for; OPTION: which one of
+	 * SOL_SOCKET
+	 */
+	int value;
 	int flags; /* RECEIVE, SEND */
 	int more;  /* RECEIVE: iovecs behind the first one */
 };
@@ -198,7 +203,9 @@ static void many(int fd)
 {
 	int i, sent = 0;
 
-	/* More than the send buffer holds: what has arrived there makes room although nobody reads. */
+	/*
+	 * More than the send buffer holds: what has arrived there makes room although nobody reads.
+	 */
 	rds_bufs(fd, 16384, 0);
 	timeouts(fd, SO_SNDTIMEO, TEST_COMES);
 	for (i = 0; i < 20; i++)
@@ -249,7 +256,10 @@ static void wakes(int fd, pid_t pid)
 	check("child-sent", "6000", "%s", answer());
 }
 
-/* The port is closed and bound again; the other socket says when what came in between has been dropped. */
+/*
+ * The port is closed and bound again; the other socket says when what came in between has been
+ * dropped.
+ */
 static void port_gone(int fd)
 {
 	struct name closed = name_here(CHILD);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* Congestion between two processes: refused, told, and a blocked sender goes on when the other one reads. */
+/*
+ * Congestion between two processes: refused, told, and a blocked sender goes on when the other one
+ * reads.
+ */
 #include "rdsconf.h"
 
 #include <sys/wait.h>
@@ -52,12 +55,14 @@ static long blocking_send(void *arg)
 }
 
 /*
- * A sender may learn of it a little late: empty messages until one is refused. Those that were accepted are for
- * the child to read, behind what filled its queue.
+ * A sender may learn of it a little late: empty messages until one is refused. Those that were
+ * accepted are for the child to read, behind what filled its queue.
  */
 static int late;
 
-/* The news of the congestion must be over before the refusal, or it counts as the news of its end. */
+/*
+ * The news of the congestion must be over before the refusal, or it counts as the news of its end.
+ */
 static long fill(int fd)
 {
 	long r = to_child(fd, 5000, MSG_DONTWAIT);

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * across.c OWN PEER [messages] [seconds] [gate] - nothing lost, doubled or reordered between two hosts.
+ * across.c OWN PEER [messages] [seconds] [gate] - nothing lost, doubled or reordered between two
+ * hosts.
  *
- * One process on each of them, OWN and PEER being its address and the other one's, each with four sockets. Every socket
- * sends so many messages, in turn to the sockets of the other side, while it receives. Who receives a message can compute
- * which one must come next from that sender, its length and every byte. Nothing but the messages joins the two sides.
- * With a gate (faults.h, a file of this host) the messages of this side go in parts. "met" is printed when both are there.
+ * One process on each of them, OWN and PEER being its address and the other one's, each with four
+ * sockets. Every socket sends so many messages, in turn to the sockets of the other side, while it
+ * receives. Who receives a message can compute which one must come next from that sender, its
+ * length and every byte. Nothing but the messages joins the two sides.  With a gate (faults.h, a
+ * file of this host) the messages of this side go in parts. "met" is printed when both are there.
  */
 #include "faults.h"
 
 #define SOCKS 4
-#define PORT 21000 /* and the following ones; the port before is for what the two say before and after */
+/* and the following ones; the port before is for what the two say before and after */
+#define PORT 21000
 #define HELLO 1
 #define BYE 2
 
@@ -55,7 +58,10 @@ static void say(char word)
 	check(n == 1);
 }
 
-/* What is sent to a port that nobody has yet is gone: so all sockets are bound first, and it is said until the other says so. */
+/*
+ * What is sent to a port that nobody has yet is gone: so all sockets are bound first, and it is
+ * said until the other says so.
+ */
 static void meet(double end)
 {
 	do {

@@ -2,8 +2,9 @@
 /*
  * appears.c [-r rounds] - order is kept when an address appears that messages have waited for.
  *
- * A thread sends numbers to an address that no interface has, and goes on sending.  The address appears, a socket is bound
- * to it, in this process or in another one, and from the first number that comes on every one must come, in order.
+ * A thread sends numbers to an address that no interface has, and goes on sending.  The address
+ * appears, a socket is bound to it, in this process or in another one, and from the first number
+ * that comes on every one must come, in order.
  *
  * A plain PF_RDS program, in a network namespace of its own.
  */
@@ -97,7 +98,8 @@ static unsigned one_round(int fd, unsigned round, bool other)
 	pthread_t t;
 	pid_t pid = 0;
 
-	target = htonl(0xc6120007 + (round << 8)); /* 198.18.x.7: on lo its whole network becomes local */
+	/* 198.18.x.7: on lo its whole network becomes local */
+	target = htonl(0xc6120007 + (round << 8));
 	snprintf(name, sizeof(name), "lo:t%u", round);
 	atomic_store(&sent, 0);
 	atomic_store(&bound, false);

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * asend.c [-n messages] [-f] - RDS_CMSG_ASYNC_SEND of Oracle's kernels: each message's own end is told, once, in order, and truly.
+ * asend.c [-n messages] [-f] - RDS_CMSG_ASYNC_SEND of Oracle's kernels: each message's own end is
+ * told, once, in order, and truly.
  *
- * A stream to another process, which checks it, while the sender reads what is told; one with operations among the messages, whose bytes are there before
- * their messages are; then each way in which a message can end: not asked for,
- * acknowledged by a peer whose program sleeps, cancelled, its receiver killed, its socket closed; and told to another process that has the
- * socket.  The peer that is to leave a message alone is stopped meanwhile.
- * -f: connections break meanwhile.  Then it is not known what a process has accepted that was killed.
+ * A stream to another process, which checks it, while the sender reads what is told; one with
+ * operations among the messages, whose bytes are there before their messages are; then each way in
+ * which a message can end: not asked for, acknowledged by a peer whose program sleeps, cancelled,
+ * its receiver killed, its socket closed; and told to another process that has the socket.  The
+ * peer that is to leave a message alone is stopped meanwhile.  -f: connections break meanwhile.
+ * Then it is not known what a process has accepted that was killed.
  *
  * Kernel RDS 6.1 has no such thing.
  */
@@ -347,8 +349,8 @@ static void hear(struct heard *h, const struct notify *n, unsigned seed, unsigne
 }
 
 /*
- * When a connection breaks, all that is under way and has not arrived is dropped, and nothing more goes until that has been read: then it is sent
- * again, from the first one on.
+ * When a connection breaks, all that is under way and has not arrived is dropped, and nothing more
+ * goes until that has been read: then it is sent again, from the first one on.
  */
 static void stream(int fd, unsigned seed)
 {
@@ -389,7 +391,8 @@ static void asleep(int fd)
 	unsigned i;
 
 	for (i = 0; i < 20; i++) {
-		bool notify = faults || i % 4 != 1; /* nothing is told of the others, if they arrive */
+		/* nothing is told of the others, if they arrive */
+		bool notify = faults || i % 4 != 1;
 
 		check(numbered(fd, PORT + 1, 2, i, notify, 0) >= 0);
 		if (notify)
@@ -415,7 +418,8 @@ static void cancelled(int fd)
 	check(numbered(fd, PORT + 1, 3, 1, true, 0) >= 0);
 	both = may_send(fd, PORT + 1, 3, 2, false);
 	check(setsockopt(fd, SOL_RDS, CANCEL_SENT_TO, &to, sizeof(to)) == 0);
-	check(asend(fd, to, "", 1, 9, true, 0) == 1); /* it has been cancelled, nothing has failed */
+	/* it has been cancelled, nothing has failed */
+	check(asend(fd, to, "", 1, 9, true, 0) == 1);
 	expect(fd, 1, CANCELED);
 	if (both)
 		expect(fd, 2, CANCELED);
@@ -454,8 +458,9 @@ static bool failed_between(int fd, uint64_t *i, uint64_t n)
 }
 
 /*
- * More are accepted until some have failed, and fail as well, unless it is known by then that the port has gone: those go to nobody, as ever.
- * Then none is that is to go to this address before all that have failed are read of.
+ * More are accepted until some have failed, and fail as well, unless it is known by then that the
+ * port has gone: those go to nobody, as ever.  Then none is that is to go to this address before
+ * all that have failed are read of.
  */
 static void killed(int fd)
 {

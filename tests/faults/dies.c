@@ -1,15 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * dies.c OWN PEER first|second [-k kills] [-S seed] [-t seconds] - kill -9 of a process, which has traffic with another host and is started again.
+ * dies.c OWN PEER first|second [-k kills] [-S seed] [-t seconds] - kill -9 of a process, which has
+ * traffic with another host and is started again.
  *
- * Two survivors on the first host; one more, and the victim, on the second, where the victim is killed at random instants and started again on
- * its port: sometimes as soon as everybody has heard of it and it of everybody, sometimes in the middle of that.  Everybody sends to everybody all
- * the time from one socket, so that nothing but the messages joins the two hosts.  What must hold:
+ * Two survivors on the first host; one more, and the victim, on the second, where the victim is
+ * killed at random instants and started again on its port: sometimes as soon as everybody has heard
+ * of it and it of everybody, sometimes in the middle of that.  Everybody sends to everybody all the
+ * time from one socket, so that nothing but the messages joins the two hosts.  What must hold:
  *
- *   - between survivors nothing is lost, doubled or reordered, from the first message to the one that says that it is the last;
- *   - from one life of the victim come the messages from the first on, without a hole; and none after the next life has begun to be heard;
- *   - to one life of the victim come messages without a hole, and none that a life before has received already;
- *   - every life that is left alone has traffic with all survivors in both directions, within PATIENCE.
+ *   - between survivors nothing is lost, doubled or reordered, from the first message to the one
+ *     that says that it is the last;
+ *   - from one life of the victim come the messages from the first on, without a hole; and none
+ *     after the next life has begun to be heard;
+ *   - to one life of the victim come messages without a hole, and none that a life before has
+ *     received already;
+ *   - every life that is left alone has traffic with all survivors in both directions, within
+ *     PATIENCE.
  *
  * A plain PF_RDS program.
  */
@@ -42,7 +48,8 @@ struct header {
 struct shared {
 	_Atomic bool met, stop;
 	_Atomic uint32_t
-		round[SURVIVORS]; /* the last life of the victim that has heard that this survivor has heard it */
+		/* the last life of the victim that has heard that this survivor has heard it */
+		round[SURVIVORS];
 	_Atomic uint64_t high[SURVIVORS]; /* what the victim has received: the number behind */
 };
 static struct shared *shared;
@@ -174,7 +181,10 @@ static bool take(void)
 
 /* ---- processes ---- */
 
-/* What is sent to a port that nobody has yet is gone: so a stream begins when its receiver has said something. */
+/*
+ * What is sent to a port that nobody has yet is gone: so a stream begins when its receiver has said
+ * something.
+ */
 static void send_some(unsigned to)
 {
 	struct stream *s = &with[to];
@@ -224,7 +234,8 @@ static void survivor(void)
 
 	while (survive())
 		;
-	for (end = seconds() + 0.2; seconds() < end; usleep(1000)) /* a copy of something would be there now */
+	/* a copy of something would be there now */
+	for (end = seconds() + 0.2; seconds() < end; usleep(1000))
 		take();
 	printf("survivor %u: from the others %llu, %llu, %llu and %llu messages, %.1f s without any at most\n", me,
 	       (unsigned long long)with[0].next, (unsigned long long)with[1].next, (unsigned long long)with[2].next,

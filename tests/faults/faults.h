@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * faults.h - what the programs of this directory that are plain PF_RDS programs share: checks, streams of messages whose
- * length and content follow from (seed, stream, number), and the node's counters.
+ * faults.h - what the programs of this directory that are plain PF_RDS programs share: checks,
+ * streams of messages whose length and content follow from (seed, stream, number), and the node's
+ * counters.
  */
 #ifndef FAULTS_H
 #define FAULTS_H
@@ -134,8 +135,9 @@ static inline uint64_t counter(int fd, const char *name)
 }
 
 /*
- * Whoever makes trouble meanwhile decides when there is something under way, however fast the library is: messages go in GATE_PARTS parts, and
- * each begins when the file has a byte for it.  How many may go by now.
+ * Whoever makes trouble meanwhile decides when there is something under way, however fast the
+ * library is: messages go in GATE_PARTS parts, and each begins when the file has a byte for it.
+ * How many may go by now.
  */
 #define GATE_PARTS 6 /* as "parts" in tests/rdma/faults-inside and faults-two has it */
 static inline unsigned gate_allows(const char *gate, unsigned messages)

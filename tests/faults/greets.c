@@ -2,9 +2,9 @@
 /*
  * greets.c OWN PEER first|second [rounds] - what answers a message is not lost, between two hosts.
  *
- * One process on each of them.  The first sends and sends to a port that nobody has, on the other host; that may be lost.  There the
- * second binds the port, sends a message from it, and waits for the answer.  The first gives it once: the port is there, whatever was
- * known of it before.
+ * One process on each of them.  The first sends and sends to a port that nobody has, on the other
+ * host; that may be lost.  There the second binds the port, sends a message from it, and waits for
+ * the answer.  The first gives it once: the port is there, whatever was known of it before.
  */
 #include "faults.h"
 

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * hostile.c [-r rounds] [-S seed] - a peer process that writes nonsense into everything it shares with a victim.
+ * hostile.c [-r rounds] [-S seed] - a peer process that writes nonsense into everything it shares
+ * with a victim.
  *
- * The victim (a plain PF_RDS program under the preload) answers a partner all the time.  The attacker joins as a peer by the
- * transport's own protocol and then scribbles over ring memory and indices, rings bells of connections that do not exist and
- * sends malformed packets; or it goes on writing to the victim's inbox that the victim is awake, and wipes away the bells that
- * others have rung; or it wants more connections than anybody could need, reads the answers late, or never; or it acknowledges what
- * was never sent to it.  After every round the partner must get its answers, and at the end the victim must live.
+ * The victim (a plain PF_RDS program under the preload) answers a partner all the time.  The
+ * attacker joins as a peer by the transport's own protocol and then scribbles over ring memory and
+ * indices, rings bells of connections that do not exist and sends malformed packets; or it goes on
+ * writing to the victim's inbox that the victim is awake, and wipes away the bells that others have
+ * rung; or it wants more connections than anybody could need, reads the answers late, or never; or
+ * it acknowledges what was never sent to it.  After every round the partner must get its answers,
+ * and at the end the victim must live.
  *
  * Knows the layout of the shm transport (layout.h) and nothing else of the project.
  */
@@ -92,8 +95,9 @@ static bool has_socket(pid_t pid, unsigned long inode)
 }
 
 /*
- * The victim's listener.  Only that is dialled: others of the network namespace are of processes that have nothing to do with this test,
- * and one that is stopped, its queue full, would keep us for ever.
+ * The victim's listener.  Only that is dialled: others of the network namespace are of processes
+ * that have nothing to do with this test, and one that is stopped, its queue full, would keep us
+ * for ever.
  */
 static int dial(pid_t pid)
 {
@@ -155,7 +159,10 @@ static int memory(size_t len, void **map)
 	return fd;
 }
 
-/* A pipe in which nothing has room any more, blocking: who writes to it as it is sleeps for ever. Both ends are this number. */
+/*
+ * A pipe in which nothing has room any more, blocking: who writes to it as it is sleeps for ever.
+ * Both ends are this number.
+ */
 static int full_pipe(void)
 {
 	char path[32], page[4096] = {0};
@@ -173,10 +180,15 @@ static int full_pipe(void)
 	return fd;
 }
 
-/* After too many sockets of ours the victim may refuse some more, until it has noticed that those are gone. */
+/*
+ * After too many sockets of ours the victim may refuse some more, until it has noticed that those
+ * are gone.
+ */
 static unsigned patience;
 
-/* A control socket.  The victim's inbox comes with its HELLO, and the pipe that wakes its helper. */
+/*
+ * A control socket.  The victim's inbox comes with its HELLO, and the pipe that wakes its helper.
+ */
 static int join(pid_t pid, struct shm_inbox **inbox, int *kick)
 {
 	char ctl[CMSG_SPACE(3 * sizeof(int))] __attribute__((aligned(8)));
@@ -307,7 +319,10 @@ static void one_lie(struct shm_inbox *theirs)
 		atomic_store(&theirs->words[w], 0);
 }
 
-/* To a victim that has fallen asleep for good, and then as long as the partner is at it, which ends only if it gets its answers. */
+/*
+ * To a victim that has fallen asleep for good, and then as long as the partner is at it, which ends
+ * only if it gets its answers.
+ */
 static void lie(pid_t pid, int start, int done)
 {
 	struct pollfd p = {.fd = done, .events = POLLIN};
@@ -422,8 +437,9 @@ static void flood(pid_t pid)
 }
 
 /*
- * A proper peer that is busy: it asks for many connections, loses them all and asks twice more (the first time is taken for a
- * crossing), and reads only then: more packets than a socket takes.  Not one may be missing, nor out of order.
+ * A proper peer that is busy: it asks for many connections, loses them all and asks twice more (the
+ * first time is taken for a crossing), and reads only then: more packets than a socket takes.  Not
+ * one may be missing, nor out of order.
  */
 static void tardy(pid_t pid)
 {
@@ -443,7 +459,8 @@ static void tardy(pid_t pid)
 		} else if (msg.op == SHM_OP_REPLY) {
 			check(msg.cookie == replies && msg.err == (replies / N == 1 ? -EALREADY : 0));
 			replies++;
-			check(replies <= 2 * N || replies == 2 * N + closes); /* the lost one was closed first */
+			/* the lost one was closed first */
+			check(replies <= 2 * N || replies == 2 * N + closes);
 		}
 	}
 	check(closes == N);
@@ -479,7 +496,10 @@ static void ping(struct guest *g, struct shm_rings *rings, uint32_t bell, uint64
 	check(packet(g->fd, &look, sizeof(look), NULL, 0));
 }
 
-/* The connection is, or becomes in that time.  The victim may want us to look at what it sent besides, or an earlier one back. */
+/*
+ * The connection is, or becomes in that time.  The victim may want us to look at what it sent
+ * besides, or an earlier one back.
+ */
 static bool closed(struct guest *g, uint64_t cookie, int ms)
 {
 	struct pollfd p = {.fd = g->fd, .events = POLLIN};
@@ -497,7 +517,10 @@ static bool closed(struct guest *g, uint64_t cookie, int ms)
 	return false;
 }
 
-/* A connection on which the victim has sent an answer to a ping.  Acknowledged is more than that: it must be closed. */
+/*
+ * A connection on which the victim has sent an answer to a ping.  Acknowledged is more than that:
+ * it must be closed.
+ */
 static void one_liar(struct guest *g, unsigned i, uint64_t ack)
 {
 	struct shm_ctl_msg msg = {0};
@@ -523,7 +546,10 @@ static void one_liar(struct guest *g, unsigned i, uint64_t ack)
 	close(g->ring);
 }
 
-/* It acknowledges what was never sent: the whole number space, or just beyond whatever the victim may send now. */
+/*
+ * It acknowledges what was never sent: the whole number space, or just beyond whatever the victim
+ * may send now.
+ */
 static void liar(pid_t pid)
 {
 	struct guest g;

@@ -2,10 +2,11 @@
 /*
  * kill.c [-k kills] [-S seed] [-t seconds] - kill -9 at random instants; the others go on.
  *
- * Two survivors exchange streams with each other that must stay perfect from the first message to the last, while victims
- * send to both and to one another, are killed, and are started again on the same ports at once.  What comes from a victim
- * is checked too: within one life the numbers rise by one, and every byte is right.  At the end the survivors must hold as
- * many descriptors as at the start, in the tables of all their threads, and hardly more memory; every port of the dead must be
+ * Two survivors exchange streams with each other that must stay perfect from the first message to
+ * the last, while victims send to both and to one another, are killed, and are started again on the
+ * same ports at once.  What comes from a victim is checked too: within one life the numbers rise by
+ * one, and every byte is right.  At the end the survivors must hold as many descriptors as at the
+ * start, in the tables of all their threads, and hardly more memory; every port of the dead must be
  * free.
  *
  * A plain PF_RDS program.
@@ -28,8 +29,9 @@
 #define MESSAGE 3000
 #define SETTLE_KILLS 10 /* after so many, caches are warm and growth counts */
 /*
- * Taken when first needed, which may be later: 4 to wake the other survivor, and for a sleeping thread; 5 for the second control socket, if both
- * have dialled (itself and its two wakers, which both tables hold).
+ * Taken when first needed, which may be later: 4 to wake the other survivor, and for a sleeping
+ * thread; 5 for the second control socket, if both have dialled (itself and its two wakers, which
+ * both tables hold).
  */
 #define LATE_FDS 9
 
@@ -107,7 +109,10 @@ static bool take(int fd, unsigned me, struct seen *seen)
 	}
 	verify(buf, (size_t)n, &sin, &h);
 	s = &seen[h.from];
-	/* A life that starts may miss what was sent to the previous owner of its port; a stream has no holes inside. */
+	/*
+	 * A life that starts may miss what was sent to the previous owner of its port; a stream has
+	 * no holes inside.
+	 */
 	if (h.life < s->life || (h.life == s->life && s->next && h.number != s->next))
 		fail("%u: number %llu of life %u of %u came, %llu of life %u was next", me, (unsigned long long)h.number,
 		     h.life, h.from, (unsigned long long)s->next, s->life);

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * leaves.c [-m messages] [-g generations] [-S seed] [-t seconds] [-p us] [receive OWN | send OWN PEER] - a socket whose carrier exits while messages
- * are on their way to it, again and again, loses none of them.  With -p the sender pauses before each, so that mostly none is.
+ * leaves.c [-m messages] [-g generations] [-S seed] [-t seconds] [-p us] [receive OWN | send OWN
+ * PEER] - a socket whose carrier exits while messages are on their way to it, again and again,
+ * loses none of them.  With -p the sender pauses before each, so that mostly none is.
  *
- * A process that has the socket receives some messages, forks, and exits, with more of them in the socket's queue and on the way; the child takes the
- * socket over and goes on.  Who receives knows which message must be next, its length and every byte.  Only the first process binds, and a child
+ * A process that has the socket receives some messages, forks, and exits, with more of them in the
+ * socket's queue and on the way; the child takes the socket over and goes on.  Who receives knows
+ * which message must be next, its length and every byte.  Only the first process binds, and a child
  * receives only when its parent is dead, so the order among processes is known.
  *
- * With "receive" or "send" it is one half, for two hosts; without, both on one.  A plain PF_RDS program.
+ * With "receive" or "send" it is one half, for two hosts; without, both on one.  A plain PF_RDS
+ * program.
  */
 #include <getopt.h>
 #include <sys/wait.h>
@@ -35,7 +38,10 @@ static int bound_here(uint32_t addr, unsigned port)
 
 /* ---- the receiving half ---- */
 
-/* Of one byte is only what is said until it is answered, since what is sent to a port that nobody has yet is gone. */
+/*
+ * Of one byte is only what is said until it is answered, since what is sent to a port that nobody
+ * has yet is gone.
+ */
 static size_t receive_some(int fd, unsigned char *got, unsigned n, struct sockaddr_in *from)
 {
 	ssize_t r;
@@ -72,7 +78,10 @@ static void receive_one(int fd, unsigned n, struct sockaddr_in *from)
 	}
 }
 
-/* The next process of the chain: begins when this one is dead, by the number that it has said.  How the line is held open: *life. */
+/*
+ * The next process of the chain: begins when this one is dead, by the number that it has said.  How
+ * the line is held open: *life.
+ */
 static bool next_one(int *life, unsigned *n)
 {
 	int line[2];

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * left.c - a process ends, or executes another program, while what it has sent fills both the way to a stopped
- * receiver and the socket's send buffer; another one has the socket.  All arrives, once, in order, before what that
- * one sends; the buffer is as full for it, and it is told of what was to be told.
+ * left.c - a process ends, or executes another program, while what it has sent fills both the way
+ * to a stopped receiver and the socket's send buffer; another one has the socket.  All arrives,
+ * once, in order, before what that one sends; the buffer is as full for it, and it is told of what
+ * was to be told.
  *
- * And a queue of which each message was shown to somebody who waits for edges, by a process that has no number of the
- * socket any more, is there when that ends.
+ * And a queue of which each message was shown to somebody who waits for edges, by a process that
+ * has no number of the socket any more, is there when that ends.
  *
- * With "asked": that one asks for the socket while the first one leaves, which then does not wait for the receiver.  If
- * that was for an exec that fails, threads of it that sleep in calls go on, as those of a process that only holds it.
+ * With "asked": that one asks for the socket while the first one leaves, which then does not wait
+ * for the receiver.  If that was for an exec that fails, threads of it that sleep in calls go on,
+ * as those of a process that only holds it.
  *
- * A plain PF_RDS program.  The runner has the library wait but a moment for the receiver; for "asked" far longer than
- * this program has patience.
+ * A plain PF_RDS program.  The runner has the library wait but a moment for the receiver; for
+ * "asked" far longer than this program has patience.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -29,7 +31,11 @@
 
 #define PORT 25000 /* the receiver's; the next ones are senders' */
 #define BIG 100000
-#define TOLD 40 /* from that one on what becomes of them is told: far more are sent than there is room for on the way */
+/*
+ * from that one on what becomes of them is told: far more are sent than there is room for on the
+ * way
+ */
+#define TOLD 40
 #define SOME 30 /* find room on the way at most */
 #define NEW 5
 #define HOPS 5
@@ -95,7 +101,10 @@ static ssize_t put_told(int fd, int number)
 	return sendmsg(fd, &msg, MSG_DONTWAIT);
 }
 
-/* Everything from 0 up, then LAST; the exit status says whether.  LATE is a thread's, and answered, for two others: late, if there is one. */
+/*
+ * Everything from 0 up, then LAST; the exit status says whether.  LATE is a thread's, and answered,
+ * for two others: late, if there is one.
+ */
 static void receiver(int ready, int count, bool late)
 {
 	int fd = rds_bound(home(), PORT), number, next = 0, came = 0, n;
@@ -157,7 +166,9 @@ static void goes_on(int fd, int go, int count, pid_t to)
 	alarm(test_alarm(60));			     /* its parent is to go */
 	check(read(go, &n, sizeof(n)) == sizeof(n)); /* the first one has gone */
 	all = n;
-	/* What has left the queue is on its way, which nobody can see from here; the rest fills it. */
+	/*
+	 * What has left the queue is on its way, which nobody can see from here; the rest fills it.
+	 */
 	while (put(fd, all, MSG_DONTWAIT) == sizeof(buf))
 		all++;
 	check(errno == EAGAIN);
@@ -330,7 +341,8 @@ static void is_asked(enum how how, bool later, bool threads, unsigned port, pid_
 	}
 	check(write(go[1], &n, sizeof(n)) == sizeof(n));
 	if (later)
-		usleep(200000); /* if that one is not in its send by then, it is the other case once more */
+		/* if that one is not in its send by then, it is the other case once more */
+		usleep(200000);
 	if (how == EXIT)
 		_exit(0);
 	if (threads)

@@ -2,8 +2,9 @@
 /*
  * reach.c all|alone - whom does RDS_PRELOAD_TRANSPORT let us reach?
  *
- * Messages to a socket of this process always come.  To one of another process they come (all), or wait (alone: loop): the
- * send succeeds, as in the kernel when a host cannot be reached, and goes to nobody else.
+ * Messages to a socket of this process always come.  To one of another process they come (all), or
+ * wait (alone: loop): the send succeeds, as in the kernel when a host cannot be reached, and goes
+ * to nobody else.
  *
  * A plain PF_RDS program.
  */

@@ -5,11 +5,14 @@
  *   unreachable	sockets that are closed when they have sent to an address that nobody has
  *   congested		sockets that are closed when they have met a congested port which stays so
  *   senders		processes that have ended, and nobody has read what they sent
- *   clients		processes that have ended when they had their answer, from a service that does nothing but receive and send
+ *   clients		processes that have ended when they had their answer, from a service that
+ *			does nothing but receive and send
  *
- * What this process has on its heap, or how many mappings or descriptors, must not grow with their number.
+ * What this process has on its heap, or how many mappings or descriptors, must not grow with their
+ * number.
  *
- * A plain PF_RDS program, in a network namespace of its own: the addresses of the loopback net are never congested.
+ * A plain PF_RDS program, in a network namespace of its own: the addresses of the loopback net are
+ * never congested.
  */
 #include <dirent.h>
 #include <malloc.h>
@@ -24,7 +27,10 @@
 #define PORT 27000
 #define SOCKETS 1000
 #define SENDERS 100
-/* For all sockets: a message of the first kind has 50 kB, a socket of the second takes more than one. */
+/*
+ * For all sockets: a message of the first kind has 50 kB, a socket of the second takes more than
+ * one.
+ */
 #define HEAP_MORE (4u << 20)
 #define MAPS_MORE (SENDERS / 2)
 #define FILES_MORE (SENDERS / 2) /* each client would leave one or two */
@@ -154,7 +160,10 @@ static void congested(void)
 		fail("%zu bytes left of %u closed sockets that have met congestion", heap() - before, 20 * SOCKETS);
 }
 
-/* Each a byte, and each waits for an answer, or none does; from a process that has no sockets itself. */
+/*
+ * Each a byte, and each waits for an answer, or none does; from a process that has no sockets
+ * itself.
+ */
 static pid_t senders(int go, bool answered)
 {
 	struct sockaddr_in to = name_of(own, PORT + 1);

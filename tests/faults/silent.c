@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * silent.c OWN PEER [seconds] - a peer that can be reached no more is noticed, although nobody has anything to say to it.
+ * silent.c OWN PEER [seconds] - a peer that can be reached no more is noticed, although nobody has
+ * anything to say to it.
  *
- * One process on each of two hosts.  They exchange a message each, and fall silent: "idle" is what they print then, and whoever has started
- * them cuts the network.  Both have to notice ("noticed") that the connection is no more; how soon is not judged.  What they send
- * then arrives when the network is back.
+ * One process on each of two hosts.  They exchange a message each, and fall silent: "idle" is what
+ * they print then, and whoever has started them cuts the network.  Both have to notice ("noticed")
+ * that the connection is no more; how soon is not judged.  What they send then arrives when the
+ * network is back.
  */
 #include "faults.h"
 
 #define PORT 23000
 #define HELLO 'h'
 #define AGAIN 'a'
-#define SETTLES 2.0 /* acknowledgements that wait for company go meanwhile: nothing of ours is left to be sent */
+/* acknowledgements that wait for company go meanwhile: nothing of ours is left to be sent */
+#define SETTLES 2.0
 
 static uint32_t own, peer;
 static unsigned limit = 100;

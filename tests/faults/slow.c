@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * slow.c - a slow but steady reader of one socket does not hold up the other sockets of its process.
+ * slow.c - a slow but steady reader of one socket does not hold up the other sockets of its
+ * process.
  *
- * One process sends much more than shared memory holds to socket A, then a message to socket B of the same process, in which one
- * thread reads A, a message each few milliseconds, and another sleeps for B in poll().  B's message has to come while A's are
- * being read.
+ * One process sends much more than shared memory holds to socket A, then a message to socket B of
+ * the same process, in which one thread reads A, a message each few milliseconds, and another
+ * sleeps for B in poll().  B's message has to come while A's are being read.
  *
  * A plain PF_RDS program.
  */

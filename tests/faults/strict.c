@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * strict.c - a system that promises no memory that it does not have (vm.overcommit_memory=2), and has promised all of it: whatever a call
- * returns, nobody dies, and when there is memory again messages arrive.
+ * strict.c - a system that promises no memory that it does not have (vm.overcommit_memory=2), and
+ * has promised all of it: whatever a call returns, nobody dies, and when there is memory again
+ * messages arrive.
  *
  *	strict start	two processes want their first socket then
  *	strict ring	they have one each, and send each other their first message then
  *	strict data	they have sent each other messages before, and go on
  *
- * A plain PF_RDS program, for root in a guest: other processes get no memory meanwhile.  vm.user_reserve_kbytes has to be 0.
+ * A plain PF_RDS program, for root in a guest: other processes get no memory meanwhile.
+ * vm.user_reserve_kbytes has to be 0.
  */
 #include <signal.h>
 #include <sys/mman.h>
@@ -92,7 +94,8 @@ static void exchange(int fd, unsigned me, const char *when)
 		fail("cannot send %s: %s", when, strerror(errno));
 	do
 		polled = poll(&p, 1, TEST_COMES);
-	while (polled == 1 && recv(fd, buf, LEN, MSG_DONTWAIT) < 0 && errno == EAGAIN); /* it was news of congestion */
+	/* it was news of congestion */
+	while (polled == 1 && recv(fd, buf, LEN, MSG_DONTWAIT) < 0 && errno == EAGAIN);
 	if (polled != 1)
 		test_late("what is to come %s", when);
 }

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * vanishes.c OWN PEER second | vanishes.c OWN PEER first LOG [seconds] - a host vanishes for good, and those who sent to it go on with others.
+ * vanishes.c OWN PEER second | vanishes.c OWN PEER first LOG [seconds] - a host vanishes for good,
+ * and those who sent to it go on with others.
  *
- * The second receives until its host is switched off, which whoever has started both does when the first has printed "met".  On the first host the
- * sender's queue fills with what nobody takes any more, and its neighbour, another process of that host, is as before.  What must hold:
+ * The second receives until its host is switched off, which whoever has started both does when the
+ * first has printed "met".  On the first host the sender's queue fills with what nobody takes any
+ * more, and its neighbour, another process of that host, is as before.  What must hold:
  *
- *   - the sender is told as by the kernel: EAGAIN, not writable, ETIMEDOUT after SO_SNDTIMEO, and never waits longer;
- *   - its full socket receives, and another one of the same process sends and receives, all the time;
+ *   - the sender is told as by the kernel: EAGAIN, not writable, ETIMEDOUT after SO_SNDTIMEO, and
+ *     never waits longer;
+ *   - its full socket receives, and another one of the same process sends and receives, all the
+ *     time;
  *   - the log (LOG is RDS_PRELOAD_LOG_FILE) says that there is no connection to PEER;
  *   - RDS_CANCEL_SENT_TO gives back all the room, each time, to whomever it is used for then;
  *   - nothing holds up the sender's end.
@@ -21,7 +25,8 @@
 
 #include "faults.h"
 
-#define PORT 26000 /* of the second; on the first host the full socket, the other one, and the neighbour follow */
+/* of the second; on the first host the full socket, the other one, and the neighbour follow */
+#define PORT 26000
 #define CANCEL_SENT_TO 1
 #define LEN 4096
 #define SNDBUF_BYTES MESSAGE_MAX /* the default */
@@ -169,7 +174,8 @@ static void until_the_log_says(void)
 		if (seconds() > begun + limit)
 			test_late("after %u s the log has no line about it", limit);
 		asks(other, LEN);
-		check(send_len(other, peer, PORT, 1, MSG_DONTWAIT)); /* it has room, so it is taken */
+		/* it has room, so it is taken */
+		check(send_len(other, peer, PORT, 1, MSG_DONTWAIT));
 		check(sendto(other, buf, 1, 0, (struct sockaddr *)&to, sizeof(to)) == 1);
 		check(readable(full, TEST_COMES) && recv(full, buf, sizeof(buf), MSG_DONTWAIT) == 1);
 		usleep(100000);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * fuzz_cmsg.c - any bytes as the control buffer of a sendmsg, and any size of buffer for received messages.
- * Both buffers end where the mapping ends, so one byte too far is a crash.
+ * fuzz_cmsg.c - any bytes as the control buffer of a sendmsg, and any size of buffer for received
+ * messages.  Both buffers end where the mapping ends, so one byte too far is a crash.
  *
- * Input: flags, two sizes for the receiving side, then the control buffer.  Each is tried a second time as another process's (foreign_memory.h), whose
- * memory is the control buffer, and nothing else.
+ * Input: flags, two sizes for the receiving side, then the control buffer.  Each is tried a second
+ * time as another process's (foreign_memory.h), whose memory is the control buffer, and nothing
+ * else.
  *
  * fuzz-sources: engine/abi/cmsg.c engine/abi/caller.c engine/sys/uaccess.c engine/sys/os.c engine/sys/signals.c engine/sys/own_fds.c engine/sys/fd_table.c engine/abi/revisions.c engine/sys/options.c engine/sys/log.c
  */
@@ -40,9 +41,10 @@ static unsigned char *arena(void)
 }
 
 /*
- * Words that could be addresses: the first small number where RDMA arguments could have their local vector gets to point
- * into the control buffer itself (which ends at a hole).  Other numbers of the application's half are moved to where nothing
- * is, because one that hits the sanitizer's own mappings is readable for the kernel and an error for the sanitizer.
+ * Words that could be addresses: the first small number where RDMA arguments could have their local
+ * vector gets to point into the control buffer itself (which ends at a hole).  Other numbers of the
+ * application's half are moved to where nothing is, because one that hits the sanitizer's own
+ * mappings is readable for the kernel and an error for the sanitizer.
  */
 static void aim_pointers(unsigned char *control, size_t len)
 {

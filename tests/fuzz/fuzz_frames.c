@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * fuzz_frames.c - what a process of another host sends over an RDMA device: any bytes in any frames, of several messages or of a piece
- * of one, over a connection as in the unit tests (tests/mock/world.h).
+ * fuzz_frames.c - what a process of another host sends over an RDMA device: any bytes in any
+ * frames, of several messages or of a piece of one, over a connection as in the unit tests
+ * (tests/mock/world.h).
  *
- * The input is a byte of choices (enum choice), then frames { u16 length, bytes }; the last one's missing bytes are zeros.  Whatever it
- * is: no message has bytes that did not come, all of them together are not more than what came, nothing is acknowledged that was not
- * sent, the connection breaks as nonsense at the worst, and in the end every receive buffer is back.
+ * The input is a byte of choices (enum choice), then frames { u16 length, bytes }; the last one's
+ * missing bytes are zeros.  Whatever it is: no message has bytes that did not come, all of them
+ * together are not more than what came, nothing is acknowledged that was not sent, the connection
+ * breaks as nonsense at the worst, and in the end every receive buffer is back.
  *
  * Check's assertions, of which the mock is full, abort: there is no runner of Check here.
  *
@@ -25,16 +27,18 @@
 #include "tests/mock/world.h"
 
 enum choice {
-	KEPT = 2,	   /* with the engine, in place */
-	AT_ONCE = 4,	   /* all frames are there before the first look, else one after the other */
-	CLOSED = 8,	   /* after one look */
-	REFUSED = 0x70,	   /* at the first look, from that message on, there is no memory */
+	KEPT = 2, /* with the engine, in place */
+	/* all frames are there before the first look, else one after the other */
+	AT_ONCE = 4,
+	CLOSED = 8,	/* after one look */
+	REFUSED = 0x70, /* at the first look, from that message on, there is no memory */
 	REFUSED_UNIT = 0x10,
 };
 
 #define FRAMES 16u /* fewer than the peer has credits for */
 #define CREDITS 32u
-#define SMALL_FRAME 1024u /* what the peer takes, so that a message need not be large to come in pieces */
+/* what the peer takes, so that a message need not be large to come in pieces */
+#define SMALL_FRAME 1024u
 #define FOREIGN 0xee	  /* in receive buffers, and never sent */
 
 static struct world_conn *const c = &world.conn[0];
@@ -154,7 +158,8 @@ static void end(void)
 	ck_assert_uint_le(taken, sent);
 	ck_assert_uint_le(c->downs, 1);
 	if (c->downs)
-		ck_assert(c->why == -EPROTO || c->why == -ECONNRESET); /* it sends on without credits */
+		/* it sends on without credits */
+		ck_assert(c->why == -EPROTO || c->why == -ECONNRESET);
 	if (c->ep)
 		ck_assert_uint_le(verbs_ep_acked(c->ep), up.sent((struct rds_conn *)(void *)c));
 	world_release();

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * fuzz_registry.c - what somebody else may have left in, or is just writing into, the registry file.
+ * fuzz_registry.c - what somebody else may have left in, or is just writing into, the registry
+ * file.
  *
- * The input is a list of patches { u8 when, u24 offset, u8 length, bytes } on a registry that holds a few sockets:
- * `when` even = before it is opened, odd = while it is in use.  A sound file is laid down before each run.  Whatever
- * the patches are, all calls have to come back, without a crash and within bounded work.
+ * The input is a list of patches { u8 when, u24 offset, u8 length, bytes } on a registry that holds
+ * a few sockets:  `when` even = before it is opened, odd = while it is in use.  A sound file is
+ * laid down before each run.  Whatever the patches are, all calls have to come back, without a
+ * crash and within bounded work.
  *
  * fuzz-sources: engine/node/area.c engine/node/area_lock.c engine/node/bindings.c engine/node/file.c engine/node/file_lock.c engine/node/lost_file.c engine/node/process.c engine/node/registry.c engine/node/snapshot.c engine/node/socket_name.c engine/node/stats.c
  * fuzz-sources: engine/sys/os.c engine/sys/signals.c engine/sys/own_fds.c engine/sys/fd_table.c engine/sys/user_id.c engine/sys/log.c engine/sys/options.c
@@ -139,7 +141,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	must(map != MAP_FAILED, "mmap");
 	memcpy(map, sound, SOUND_SIZE);
 	patch(map, data, size, 0);
-	must(registry_open(&reg) == 0, "registry_open"); /* alone: there is nothing that cannot be put right */
+	/* alone: there is nothing that cannot be put right */
+	must(registry_open(&reg) == 0, "registry_open");
 	use(reg);
 	patch(map, data, size, 1);
 	use(reg);

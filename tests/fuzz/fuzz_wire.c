@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * fuzz_wire.c - any 48 bytes as a message header, any bytes as a piece of an RDMA operation: what is accepted keeps the limits
- * that everybody behind relies on, and means the same after being written and read again.
+ * fuzz_wire.c - any 48 bytes as a message header, any bytes as a piece of an RDMA operation: what
+ * is accepted keeps the limits that everybody behind relies on, and means the same after being
+ * written and read again.
  *
  * fuzz-sources: engine/wire/header.c engine/wire/op_header.c
  */

@@ -15,7 +15,8 @@
 
 #define MS_NS 1000000ull
 #define NEVER UINT64_MAX
-#define LOOK_NS 1000 /* a look at one's own clock, so that who looks again and again comes to an end */
+/* a look at one's own clock, so that who looks again and again comes to an end */
+#define LOOK_NS 1000
 
 _Atomic uint64_t mock_now;
 static __thread struct {
@@ -109,7 +110,10 @@ int __wrap_os_timerfd_set(int fd, uint64_t due_ns)
 	return err;
 }
 
-/* Looked at first, and then fetched: who finds nothing there and it asleep knows that it is at rest. */
+/*
+ * Looked at first, and then fetched: who finds nothing there and it asleep knows that it is at
+ * rest.
+ */
 int __wrap_os_epoll_wait(int ep, struct epoll_event *evs, int n, int timeout_ms)
 {
 	struct pollfd p[2] = {{.fd = ep, .events = POLLIN}, {.events = POLLIN}};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * mock.c - what all of the mock shares: the lock, faults, calls that are to fail, what exists, pipes that tell of events.
+ * mock.c - what all of the mock shares: the lock, faults, calls that are to fail, what exists,
+ * pipes that tell of events.
  */
 #include <check.h>
 #include <fcntl.h>

@@ -1,34 +1,44 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * mock.h - RDMA devices and a connection manager made of memory, for tests: mock_install() puts them into `vb` (api.h).
+ * mock.h - RDMA devices and a connection manager made of memory, for tests: mock_install() puts
+ * them into `vb` (api.h).
  *
  * What it is like:
- * - Devices have addresses and belong to hosts (numbers).  Whoever creates an event channel does so as mock.host: ports are a host's, a
- *   wildcard listener hears what comes to its host's addresses.  So both ends of a connection can be in one test.
- * - Nothing moves by itself: calls leave work behind, mock_run() does all of it, mock_step() one piece; with mock.immediate every call
- *   that leaves work does it, too.  All in the order in which it was left, so every run of a test is the same.
- * - RC.  A SEND takes the receive queue's oldest buffer, in order; none there: it waits (mock_timeout() ends the waiting unless
- *   the peer's accept or request said "for ever"), on iWARP the connection ends.  A send that is not signaled leaves no
- *   completion; its place in the send queue is free when a completion after it has been *polled*.  A queue pair in error flushes all
- *   that it has and is given.  On iWARP a send is complete when it is on its way, and who accepted must not speak first.
+ * - Devices have addresses and belong to hosts (numbers).  Whoever creates an event channel does so
+ *   as mock.host: ports are a host's, a wildcard listener hears what comes to its host's addresses.
+ *   So both ends of a connection can be in one test.
+ * - Nothing moves by itself: calls leave work behind, mock_run() does all of it, mock_step() one
+ *   piece; with mock.immediate every call that leaves work does it, too.  All in the order in which
+ *   it was left, so every run of a test is the same.
+ * - RC.  A SEND takes the receive queue's oldest buffer, in order; none there: it waits
+ *   (mock_timeout() ends the waiting unless the peer's accept or request said "for ever"), on iWARP
+ *   the connection ends.  A send that is not signaled leaves no completion; its place in the send
+ *   queue is free when a completion after it has been *polled*.  A queue pair in error flushes all
+ *   that it has and is given.  On iWARP a send is complete when it is on its way, and who accepted
+ *   must not speak first.
  * - Receive queues are shared, or a queue pair's own.
- * - RDMA writes and reads reach memory that is registered for it; what may not be ends both queue pairs.  A read of no bytes is a fault.  On
- *   iWARP a write is complete when it is on its way, a read has one sink, which is open to writes.  Completion queues that overflow: a fault.
- * - A device can be opened any number of times; librdmacm has opened it once for itself.  What is made through one context uses nothing
- *   of another, and its async events come there; those of port and device come to all.
- * - Memory is looked at only within regions of the same protection domain that allow it; anything else is a *fault*.
- * - Events: a completion queue is armed once, for what comes later, and fires once; channels are pipes and fit epoll.  Whoever destroys
- *   what has events that are not acknowledged would sleep for ever: a fault.  Events not yet fetched vanish with their object.
- * - rdma_cm: events are left by calls, delivered by mock_run() (or one by one in any order, below) and have their effects where
- *   librdmacm has them: id->verbs is set when ADDR_RESOLVED is fetched, the queue pair of the side that connects works when its
- *   answer is fetched.  Private data has the length that IB gives it (56, 196, 148, zeros behind), on iWARP what was sent.
- *   A listener is looked for when the request arrives.
+ * - RDMA writes and reads reach memory that is registered for it; what may not be ends both queue
+ *   pairs.  A read of no bytes is a fault.  On iWARP a write is complete when it is on its way, a
+ *   read has one sink, which is open to writes.  Completion queues that overflow: a fault.
+ * - A device can be opened any number of times; librdmacm has opened it once for itself.  What is
+ *   made through one context uses nothing of another, and its async events come there; those of
+ *   port and device come to all.
+ * - Memory is looked at only within regions of the same protection domain that allow it; anything
+ *   else is a *fault*.
+ * - Events: a completion queue is armed once, for what comes later, and fires once; channels are
+ *   pipes and fit epoll.  Whoever destroys what has events that are not acknowledged would sleep
+ *   for ever: a fault.  Events not yet fetched vanish with their object.
+ * - rdma_cm: events are left by calls, delivered by mock_run() (or one by one in any order, below)
+ *   and have their effects where librdmacm has them: id->verbs is set when ADDR_RESOLVED is
+ *   fetched, the queue pair of the side that connects works when its answer is fetched.  Private
+ *   data has the length that IB gives it (56, 196, 148, zeros behind), on iWARP what was sent.  A
+ *   listener is looked for when the request arrives.
  * - siw's post functions (iWARP): negative errno; a list that fails half-way returns 0 and *bad.
  * What it does not model: atomics, immediate data, UD, SRQ limits, path migration, threads in the
  * kernel.  Time: only mock_timeout().
  *
- * A fault is a mistake of the code under test that a device would punish some other day: the test fails where it happens.
- * Every call may come from any thread.
+ * A fault is a mistake of the code under test that a device would punish some other day: the test
+ * fails where it happens.  Every call may come from any thread.
  */
 #ifndef TEST_MOCK_H
 #define TEST_MOCK_H
@@ -45,7 +55,8 @@ enum mock_mode { MOCK_IB, MOCK_IWARP };
 /* A device.  The fields up to `lists` are the test's to change. */
 struct mock_dev {
 	struct ibv_device_attr attr; /* answered by ibv_query_device, and enforced */
-	uint32_t max_inline; /* more is refused; what is asked for is granted, or grant_inline if that is less */
+	/* more is refused; what is asked for is granted, or grant_inline if that is less */
+	uint32_t max_inline;
 	uint32_t grant_inline;
 	size_t memlock;	     /* bytes that can be registered */
 	int cq_memory;	     /* entries that a completion queue can have; more is ENOMEM */
@@ -53,10 +64,15 @@ struct mock_dev {
 	unsigned poll_max;   /* completions that one poll returns at most */
 	unsigned lose_flush; /* so many flushed work requests leave no completion */
 	bool last_wqe;	     /* a queue pair that goes into error says LAST_WQE_REACHED */
-	bool destroy_cleans; /* completions of a queue pair vanish when it is destroyed (mlx5), else they stay (rxe) */
+	/* completions of a queue pair vanish when it is destroyed (mlx5), else they stay (rxe) */
+	bool destroy_cleans;
 	bool cut;	     /* nothing gets out or in */
 	unsigned
-		late_receive; /* iWARP: so many things that come first, after a yes of ours, are noticed with the next one (siw) */
+		/*
+		 * iWARP: so many things that come first, after a yes of ours, are noticed with the
+		 * next one (siw)
+		 */
+		late_receive;
 	/* lists */
 	struct ibv_device device;
 	enum mock_mode mode;
@@ -93,7 +109,10 @@ extern struct mock_knobs mock;
 /* ---- a test's beginning and end (mock.c) ---- */
 
 void mock_install(void); /* everything as new, `vb` filled */
-/* What there still is of PDs, MRs, channels, CQs, SRQs, QPs, event channels, ids: 0, and no event that waits for its acknowledgement. */
+/*
+ * What there still is of PDs, MRs, channels, CQs, SRQs, QPs, event channels, ids: 0, and no event
+ * that waits for its acknowledgement.
+ */
 void mock_check_leaks(void);
 enum mock_kind {
 	MOCK_CONTEXT,
@@ -109,15 +128,24 @@ enum mock_kind {
 };
 unsigned mock_count(enum mock_kind kind);
 
-/* The n-th call from now on (1: the next) fails with this errno / ... and all after it.  n 0: no more. */
+/*
+ * The n-th call from now on (1: the next) fails with this errno / ... and all after it.  n 0: no
+ * more.
+ */
 void mock_fail(enum mock_fn fn, unsigned n, int err);
 void mock_fail_from(enum mock_fn fn, unsigned n, int err);
-/* The n-th call of any function that makes, starts or posts something.  mock_fail_hit(): it has come to that. */
+/*
+ * The n-th call of any function that makes, starts or posts something.  mock_fail_hit(): it has
+ * come to that.
+ */
 void mock_fail_any(unsigned n, int err);
 bool mock_fail_hit(void);
 const char *mock_fail_name(void); /* ... in this function */
 unsigned mock_calls(enum mock_fn fn);
-/* The device is pulled out as the n-th call of any function begins (1: the next; 0: not any more).  False: it has not come to that. */
+/*
+ * The device is pulled out as the n-th call of any function begins (1: the next; 0: not any more).
+ * False: it has not come to that.
+ */
 void mock_pull_at(struct mock_dev *dev, unsigned n);
 bool mock_pulled(void);
 
@@ -126,14 +154,17 @@ bool mock_pulled(void);
 struct ibv_context *mock_context(struct mock_dev *dev); /* librdmacm's */
 bool mock_dev_aside(struct mock_dev *dev); /* librdmacm does not keep it open */
 struct mock_dev *mock_dev_of_context(struct ibv_context *ctx);
-/* A descriptor gets another number.  If it is librdmacm's, nobody may be in there just now: an id has to be on the device, else a fault. */
+/*
+ * A descriptor gets another number.  If it is librdmacm's, nobody may be in there just now: an id
+ * has to be on the device, else a fault.
+ */
 void mock_fd_moves(const int *number);
 struct mock_dev *mock_dev_add(const char *name, enum mock_mode mode, unsigned host);
 void mock_addr_add(struct mock_dev *dev, const char *ip);
 void mock_addr_del(const char *ip);
 /*
- * Pulled out: DEVICE_FATAL, DEVICE_REMOVAL for its ids, queue pairs in error (lose_flush says if that shows), completion channels closed: whoever
- * watches one is told so again and again.
+ * Pulled out: DEVICE_FATAL, DEVICE_REMOVAL for its ids, queue pairs in error (lose_flush says if
+ * that shows), completion channels closed: whoever watches one is told so again and again.
  */
 void mock_dev_remove(struct mock_dev *dev);
 void mock_async(struct mock_dev *dev, enum ibv_event_type type); /* of the port or the device */
@@ -152,9 +183,15 @@ unsigned mock_regs_hanging(void);
 
 bool mock_step(void); /* False: nothing was left to do */
 void mock_run(void);
-/* So much time passes that whatever waits for an answer over a cut link, from a dead queue pair or for a receive gives up. */
+/*
+ * So much time passes that whatever waits for an answer over a cut link, from a dead queue pair or
+ * for a receive gives up.
+ */
 void mock_timeout(void);
-/* The next send that qp (NULL: any) transmits, the next receive that arrives at it, completes with this status. */
+/*
+ * The next send that qp (NULL: any) transmits, the next receive that arrives at it, completes with
+ * this status.
+ */
 void mock_fail_send(struct ibv_qp *qp, enum ibv_wc_status status);
 void mock_fail_recv(struct ibv_qp *qp, enum ibv_wc_status status);
 /* The next list that is posted fails after `skip` work requests of it. */
@@ -181,12 +218,16 @@ bool mock_cm_listens(unsigned host, const struct sockaddr *at);
 void mock_cm_inject(struct rdma_cm_id *id, enum rdma_cm_event_type type, int status);
 void mock_cm_inject_data(struct rdma_cm_id *id, enum rdma_cm_event_type type, int status, const void *data, size_t len);
 /*
- * iWARP's rdma_connect waits for the peer's host.  With hang every call does, until mock_connect_go(): it goes on, or fails with err.
+ * iWARP's rdma_connect waits for the peer's host.  With hang every call does, until
+ * mock_connect_go(): it goes on, or fails with err.
  */
 void mock_connect_hang(void);
 void mock_connect_go(int err);
 unsigned mock_connects_hanging(void);
-/* The kernel does not let go of the next n ids that another thread than this one destroys, until mock_destroy_go(). */
+/*
+ * The kernel does not let go of the next n ids that another thread than this one destroys, until
+ * mock_destroy_go().
+ */
 void mock_destroy_hang(unsigned n);
 void mock_destroy_go(void);
 unsigned mock_destroys_hanging(void);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * mock_async.c - what devices of the mock say unasked: events of queue pairs, queues, ports, and the acknowledgements that they need.
+ * mock_async.c - what devices of the mock say unasked: events of queue pairs, queues, ports, and
+ * the acknowledgements that they need.
  */
 #include "tests/mock/mock_impl.h"
 

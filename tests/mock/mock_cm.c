@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * mock_cm.c - rdma_cm of the mock, first half: ids and what they are bound to, the way to a request that is sent.
+ * mock_cm.c - rdma_cm of the mock, first half: ids and what they are bound to, the way to a request
+ * that is sent.
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -157,7 +158,10 @@ static int do_listen(struct rdma_cm_id *ibid, int backlog)
 	return 0;
 }
 
-/* Who hears a request?  An address of its own goes before a wildcard; the IPv6 wildcard hears IPv4, too. */
+/*
+ * Who hears a request?  An address of its own goes before a wildcard; the IPv6 wildcard hears IPv4,
+ * too.
+ */
 struct mock_id *mock_listener_for(const struct mock_id *asking)
 {
 	struct mock_id *l, *wild = NULL;

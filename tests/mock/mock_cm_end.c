@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * mock_cm_end.c - rdma_cm of the mock, second half: what is answered to a request, and how connections and ids end.
+ * mock_cm_end.c - rdma_cm of the mock, second half: what is answered to a request, and how
+ * connections and ids end.
  */
 #include "tests/mock/mock_impl.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * mock_cm_event.c - events of rdma_cm in the mock: left by calls, delivered to a channel, fetched (which is when librdmacm does
- * much of its work), acknowledged.
+ * mock_cm_event.c - events of rdma_cm in the mock: left by calls, delivered to a channel, fetched
+ * (which is when librdmacm does much of its work), acknowledged.
  */
 #include <check.h>
 #include <unistd.h>
@@ -236,7 +236,10 @@ void mock_cm_inject(struct rdma_cm_id *id, enum rdma_cm_event_type type, int sta
 	mock_cm_inject_data(id, type, status, NULL, 0);
 }
 
-/* An event that cannot get through becomes what comes when everybody has waited long enough. False: nothing comes. */
+/*
+ * An event that cannot get through becomes what comes when everybody has waited long enough. False:
+ * nothing comes.
+ */
 static bool late(struct mock_cm_ev *e)
 {
 	struct mock_id *passive = e->id->peer;

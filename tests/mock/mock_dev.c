@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * mock_dev.c - devices of the mock: addresses, what they can do, how often they are opened, their removal.
+ * mock_dev.c - devices of the mock: addresses, what they can do, how often they are opened, their
+ * removal.
  */
 #include <arpa/inet.h>
 #include <check.h>
@@ -195,8 +196,8 @@ bool mock_dev_aside(struct mock_dev *dev)
 }
 
 /*
- * librdmacm makes a protection domain with the first id on a device, gives it back with the last, and uses the device for nothing else: as
- * long as there is an id, nobody has the numbers in hand.
+ * librdmacm makes a protection domain with the first id on a device, gives it back with the last,
+ * and uses the device for nothing else: as long as there is an id, nobody has the numbers in hand.
  */
 static bool in_use(const struct mock_dev *dev)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * mock_impl.h - the mock inside.  Every structure begins with the one that the library's user sees.  All of it is protected by one
- * recursive lock, which every function of the table takes (MOCK_LOCK).
+ * mock_impl.h - the mock inside.  Every structure begins with the one that the library's user sees.
+ * All of it is protected by one recursive lock, which every function of the table takes
+ * (MOCK_LOCK).
  */
 #ifndef TEST_MOCK_IMPL_H
 #define TEST_MOCK_IMPL_H
@@ -111,13 +112,15 @@ struct mock_qp {
 	struct mock_id *id;
 	struct ibv_qp_cap cap;
 	bool sig_all;
-	uint32_t posted, reclaimed; /* sequence numbers of sends: next, all before it have given their place back */
+	/* sequence numbers of sends: next, all before it have given their place back */
+	uint32_t posted, reclaimed;
 	struct mock_sends sq;	    /* to be sent */
 	struct mock_sends wire;	    /* iWARP: complete, on their way */
 	unsigned on_wire;
 	unsigned waiting; /* in sq */
 	uint8_t rnr_retry, min_rnr_timer;
-	struct mock_srq *rq; /* its receives: its own queue, of which no handle is given away, or the shared one */
+	/* its receives: its own queue, of which no handle is given away, or the shared one */
+	struct mock_srq *rq;
 	bool rnr;   /* the first of sq has met an empty receive queue */
 	bool heard; /* something has come */
 	enum ibv_wc_status fail_send, fail_recv;
@@ -243,7 +246,8 @@ static inline struct mock_dev *mock_dev_of(struct ibv_context *ctx)
 {
 	return ((struct mock_ctx *)ctx)->dev;
 }
-bool mock_ip_of(const struct sockaddr *sa, struct in6_addr *ip, uint16_t *port); /* port: host order */
+/* port: host order */
+bool mock_ip_of(const struct sockaddr *sa, struct in6_addr *ip, uint16_t *port);
 bool mock_dev_usable(struct mock_dev *dev); /* by librdmacm, for a new id */
 bool mock_id_opens(struct mock_id *id);	    /* ... for one that is bound. False: it cannot */
 struct mock_dev *mock_dev_with(const struct in6_addr *ip);
@@ -284,7 +288,8 @@ void mock_qp_install(void);
 struct mock_qp *mock_qp_new(struct mock_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *attr, int *err);
 bool mock_qp_destroy(struct mock_qp *qp);
 void mock_qp_error(struct mock_qp *qp);
-void mock_qp_reclaim(const struct mock_dev *dev, uint32_t qpn, uint32_t seq); /* its completion has been polled */
+/* its completion has been polled */
+void mock_qp_reclaim(const struct mock_dev *dev, uint32_t qpn, uint32_t seq);
 void mock_send_free(struct mock_send *s);
 void mock_send_complete(struct mock_qp *qp, const struct mock_send *s, enum ibv_wc_status status);
 int mock_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);

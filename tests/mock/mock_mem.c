@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * mock_mem.c - protection domains and memory regions of the mock, and the one way in which memory is touched: through them.
+ * mock_mem.c - protection domains and memory regions of the mock, and the one way in which memory
+ * is touched: through them.
  */
 #include "tests/mock/mock_impl.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * mock_pair.h - two devices of the mock on two hosts and a scripted peer on each, for the tests of the mock itself.
+ * mock_pair.h - two devices of the mock on two hosts and a scripted peer on each, for the tests of
+ * the mock itself.
  */
 #ifndef TEST_MOCK_PAIR_H
 #define TEST_MOCK_PAIR_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * mock_qp.c - queue pairs and shared receive queues of the mock: how they are made and end, what completes and what is flushed.
+ * mock_qp.c - queue pairs and shared receive queues of the mock: how they are made and end, what
+ * completes and what is flushed.
  */
 #include "tests/mock/mock_impl.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * mock_wire.c - work requests are carried out: bytes get from a send queue to the peer's receives, or fail on their way.
+ * mock_wire.c - work requests are carried out: bytes get from a send queue to the peer's receives,
+ * or fail on their way.
  */
 #include "tests/mock/mock_impl.h"
 
@@ -61,7 +62,10 @@ static void received(struct mock_qp *qp, struct mock_recv *r, const struct mock_
 		mock_qp_error(qp);
 }
 
-/* Nobody at the other side hears of it, unless it may not be: then its queue pair is in error as well. */
+/*
+ * Nobody at the other side hears of it, unless it may not be: then its queue pair is in error as
+ * well.
+ */
 static enum ibv_wc_status rdma(struct mock_qp *to, const struct mock_send *s)
 {
 	struct ibv_sge sge = {s->remote, (uint32_t)s->len, s->rkey};
@@ -148,7 +152,10 @@ static bool step_ib(struct mock_qp *qp, struct mock_send *s)
 	return true;
 }
 
-/* On its way, and complete; but a read is that when its answer is there, perhaps after what was posted behind it (siw). */
+/*
+ * On its way, and complete; but a read is that when its answer is there, perhaps after what was
+ * posted behind it (siw).
+ */
 static bool step_iwarp(struct mock_qp *qp, struct mock_send *s)
 {
 	if (qp->id->passive && !qp->heard) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * peer.c - the scripted process at the other end (peer.h).  Receives have their place's index for wr_id, sends PEER_RECVS and more.
+ * peer.c - the scripted process at the other end (peer.h).  Receives have their place's index for
+ * wr_id, sends PEER_RECVS and more.
  */
 #include "tests/mock/peer.h"
 

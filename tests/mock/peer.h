@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * peer.h - a process at the other end, for tests with the mock: it does what the test says, frame by frame, on any host of the mock.
- * Whatever does not work for it is a failure of the test.
+ * peer.h - a process at the other end, for tests with the mock: it does what the test says, frame
+ * by frame, on any host of the mock.  Whatever does not work for it is a failure of the test.
  */
 #ifndef TEST_PEER_H
 #define TEST_PEER_H
@@ -23,13 +23,19 @@ struct peer {
 	struct ibv_cq *cq;
 	struct ibv_srq *srq;
 	struct ibv_mr *mr;
-	/* world_conn.c, iWARP: our end of it, segments that it has sent, buffers that were lent to it at first */
+	/*
+	 * world_conn.c, iWARP: our end of it, segments that it has sent, buffers that were lent to
+	 * it at first
+	 */
 	void *conn;
 	uint32_t segments, lent;
 	unsigned char *mem; /* PEER_RECVS receives, then PEER_SENDS sends */
 	unsigned sent;
 	uint8_t rnr_retry; /* what it wants of the other side; 7: for ever */
-	/* Behind a request or an answer of RDS's goes, on iWARP, what may be read of it: the right thing, or not. */
+	/*
+	 * Behind a request or an answer of RDS's goes, on iWARP, what may be read of it: the right
+	 * thing, or not.
+	 */
 	enum {
 		PEER_WINDOW,
 		PEER_NO_WINDOW,
@@ -48,11 +54,15 @@ void peer_qp(struct peer *p, unsigned recvs);
 void peer_post(struct peer *p, unsigned recvs);
 /* From address to request sent; every event on the way has come. */
 void peer_connect(struct peer *p, const char *from, const char *to, uint16_t port, const void *data, uint8_t len);
-/* mock_run(), then the next event, which has to be of that type; it stays p->ev until the next call or peer_ack(). */
+/*
+ * mock_run(), then the next event, which has to be of that type; it stays p->ev until the next call
+ * or peer_ack().
+ */
 struct rdma_cm_event *peer_event(struct peer *p, enum rdma_cm_event_type type);
 struct rdma_cm_event *peer_try_event(struct peer *p); /* NULL: none (and nothing is run) */
 void peer_ack(struct peer *p);
-void peer_accept(struct peer *p, const void *data, uint8_t len, unsigned recvs); /* the request p->ev */
+/* the request p->ev */
+void peer_accept(struct peer *p, const void *data, uint8_t len, unsigned recvs);
 void peer_reject(struct peer *p, const void *data, uint8_t len);
 void peer_send(struct peer *p, const void *bytes, size_t len, unsigned flags);
 /* The next completion. False: none. */

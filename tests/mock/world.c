@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * world.c - what the verbs transport stands on in a test (world.h): its up-calls, the helper's clock, timers and events.
+ * world.c - what the verbs transport stands on in a test (world.h): its up-calls, the helper's
+ * clock, timers and events.
  */
 #include "tests/mock/world.h"
 
@@ -76,7 +77,10 @@ void __wrap_rds_timer_need(struct rds_timer *tm, uint64_t due_ns)
 int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*fn)(void *), void *arg);
 int __real_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*fn)(void *), void *arg);
 
-/* A thread that makes a call has made it, or sleeps in it, before anybody does anything else: the order is always the same. */
+/*
+ * A thread that makes a call has made it, or sleeps in it, before anybody does anything else: the
+ * order is always the same.
+ */
 int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*fn)(void *), void *arg)
 {
 	int err = world.no_threads ? EAGAIN : __real_pthread_create(t, attr, fn, arg);
@@ -144,7 +148,8 @@ static uint32_t news_of(unsigned i)
 	struct pollfd p = {.fd = watched[i].fd, .events = POLLIN | POLLRDHUP};
 	uint32_t news, seen = watched[i].seen;
 
-	if (ino_of(p.fd) != watched[i].ino) { /* closed: the kernel forgets it, whoever has that number now */
+	/* closed: the kernel forgets it, whoever has that number now */
+	if (ino_of(p.fd) != watched[i].ino) {
 		watched[i].ev = NULL;
 		return 0;
 	}
@@ -164,8 +169,9 @@ static bool is_of_device(const struct rds_helper_event *ev)
 }
 
 /*
- * As the helper does: all that there is is fetched, then one after the other is called, whatever the others did.  A device's event is
- * called although its descriptor is not watched any more: then the device must still be there.
+ * As the helper does: all that there is is fetched, then one after the other is called, whatever
+ * the others did.  A device's event is called although its descriptor is not watched any more: then
+ * the device must still be there.
  */
 static bool events_run(void)
 {

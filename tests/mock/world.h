@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * world.h - the verbs transport in a test: on the mock's devices, under an engine that only takes notes, with a clock that the test turns.
+ * world.h - the verbs transport in a test: on the mock's devices, under an engine that only takes
+ * notes, with a clock that the test turns.
  *
- * Ours is host 0, with US on one device and US2 on another; THEM is on host 1, for a scripted peer (peer.h).  Nothing runs by itself:
- * world_run() does what the helper would, until nothing is left to do now; world_pass() lets time go by.  Programs link with
- * $(world_ldflags), which put clock, timers and events of the helper into the test's hands.
+ * Ours is host 0, with US on one device and US2 on another; THEM is on host 1, for a scripted peer
+ * (peer.h).  Nothing runs by itself:  world_run() does what the helper would, until nothing is left
+ * to do now; world_pass() lets time go by.  Programs link with $(world_ldflags), which put clock,
+ * timers and events of the helper into the test's hands.
  */
 #ifndef TEST_WORLD_H
 #define TEST_WORLD_H
@@ -99,7 +101,10 @@ void world_ib_joined(void);
 void world_iwarp_joined(void);
 struct verbs_dev *world_dev(void); /* the first */
 int world_claim(const char *ip);
-/* Everything is closed, time passes, nothing must be left: endpoints, buffers, promises, blocks, objects of the mock. */
+/*
+ * Everything is closed, time passes, nothing must be left: endpoints, buffers, promises, blocks,
+ * objects of the mock.
+ */
 void world_end(void);
 void world_run(void);
 void world_pass(uint64_t ns);
@@ -115,21 +120,31 @@ struct in6_addr world_ip(const char *ip);
 void world_drop_device(struct mock_dev *which); /* ours of it, which has no endpoint */
 /* Connected, both ends ours: conn[0] asked conn[1]. */
 void world_pair(void);
-/* iWARP, both ends ours: large buffers, as many as can be had, are what y's queue has for x's next segments. */
+/*
+ * iWARP, both ends ours: large buffers, as many as can be had, are what y's queue has for x's next
+ * segments.
+ */
 void world_large(struct world_conn *x, struct world_conn *y);
-/* Connected with the scripted peer, which accepted (it has `recvs` receives) / which asked and has fetched all events. */
+/*
+ * Connected with the scripted peer, which accepted (it has `recvs` receives) / which asked and has
+ * fetched all events.
+ */
 void world_join(struct world_conn *c, unsigned recvs, unsigned credits);
 void world_join_at(struct world_conn *c, uint16_t port, unsigned recvs, unsigned credits);
 void world_joined_by(struct world_conn *c, unsigned credits);
-struct verbs_answer world_joined_with(struct world_conn *c, const struct verbs_request *h); /* ... asking like that */
-void world_up_by(struct world_conn *c, unsigned credits); /* ... and has spoken, as on iWARP it must do first */
-void world_cm_next(unsigned n);				  /* so many events that were held come, one by one */
+/* ... asking like that */
+struct verbs_answer world_joined_with(struct world_conn *c, const struct verbs_request *h);
+/* ... and has spoken, as on iWARP it must do first */
+void world_up_by(struct world_conn *c, unsigned credits);
+/* so many events that were held come, one by one */
+void world_cm_next(unsigned n);
 
 /* The peer's private data.  Change it and pack it (verbs_request_pack, verbs_answer_pack). */
 struct rds_procid world_peer_id(void);
 void world_hello(struct verbs_request *h, enum verbs_request_kind ask);
 void world_answer(struct verbs_answer *a, enum verbs_status status);
-void world_peer_asks(const struct verbs_request *h, const char *to, uint16_t port); /* until the request is sent */
+/* until the request is sent */
+void world_peer_asks(const struct verbs_request *h, const char *to, uint16_t port);
 void world_peer_rejects(const struct verbs_answer *a);
 void world_peer_drain(void); /* what it has got is of no interest */
 /* A frame, in segments if it has to be; its bytes are not the same afterwards. */
@@ -141,15 +156,20 @@ struct verbs_answer world_answer_in(const struct rdma_cm_event *ev);
 /* From now on the log, warnings too, can be read / all that it said so far. */
 void world_listen(void);
 const char *world_said(void);
-/* It said, once, that there was no memory for this, at least so many bytes of it, what the limit is and how it is raised. */
+/*
+ * It said, once, that there was no memory for this, at least so many bytes of it, what the limit is
+ * and how it is raised.
+ */
 void world_said_memlock(const char *what, size_t least, size_t limit);
 
 /* The next message (sequence number: the next), flushed. */
 int world_send(struct world_conn *c, size_t len, uint8_t flags);
 void world_release(void); /* all that is in place */
-void world_buffers_out(uint32_t n); /* so many of the first device's are with the engine, and no more */
+/* so many of the first device's are with the engine, and no more */
+void world_buffers_out(uint32_t n);
 void world_fill(uint64_t seq, unsigned char *bytes, size_t len);
-bool world_intact(uint64_t seq, const unsigned char *bytes, size_t len); /* what world_send() sends */
+/* what world_send() sends */
+bool world_intact(uint64_t seq, const unsigned char *bytes, size_t len);
 /* The only message that c got is that one of the peer's. */
 void world_got_one(const struct world_conn *c, uint64_t seq);
 /* A message of so many bytes from the peer, in one frame. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * world_conn.c - connections and messages of a test of the verbs transport (world.h), with our own other end or a scripted peer.
+ * world_conn.c - connections and messages of a test of the verbs transport (world.h), with our own
+ * other end or a scripted peer.
  */
 #include "tests/mock/world.h"
 
@@ -77,7 +78,8 @@ void world_large(struct world_conn *x, struct world_conn *y)
 		from->known[from->known_told++ % VERBS_KNOWN] = true;
 	rx_unlock();
 	ck_assert_uint_gt(to->nlarge, 4);
-	while (!from->known[from->known_used % VERBS_KNOWN]) { /* frames without a message use up the others */
+	/* frames without a message use up the others */
+	while (!from->known[from->known_used % VERBS_KNOWN]) {
 		atomic_store(&from->ack_due, true);
 		verbs_ep_push(x->ep);
 		world_run();
@@ -252,7 +254,9 @@ static void peer_begins(struct world_conn *c)
 	world.peer.lent = ep ? ep->rq_len - atomic_load(&ep->offered) : 0;
 }
 
-/* So much fits where its next segment will lie: it knows as much as it would from what it was told. */
+/*
+ * So much fits where its next segment will lie: it knows as much as it would from what it was told.
+ */
 static size_t peer_may_send(void)
 {
 	struct verbs_ep *ep = peers();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * allocator.h - a program's own allocator, which never gives anything back.  The program that includes it says what
- * happens whenever it is entered: allocator_entered().
+ * allocator.h - a program's own allocator, which never gives anything back.  The program that
+ * includes it says what happens whenever it is entered: allocator_entered().
  */
 #ifndef ALLOCATOR_H
 #define ALLOCATOR_H

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * bare_child - a child that was started by the bare system call, of which nobody has told the library, uses a socket of its parent's; the parent
- * sleeps nearly all the time in calls on that socket, and is killed.  The child goes on with it: what it takes for that it has got by using it, once the
- * parent had noticed (under the preload it waits for that, which shows among its descriptors).
+ * bare_child - a child that was started by the bare system call, of which nobody has told the
+ * library, uses a socket of its parent's; the parent sleeps nearly all the time in calls on that
+ * socket, and is killed.  The child goes on with it: what it takes for that it has got by using it,
+ * once the parent had noticed (under the preload it waits for that, which shows among its
+ * descriptors).
  */
 #include "program.h"
 
@@ -78,7 +80,11 @@ static void parent(void *unused)
 		child(fd);
 	tell(up[1], &sin, sizeof(sin));
 	for (;;)
-		poll(&p, 1, 200); /* its next call does what the helper cannot; one that begins just then may not know of that yet */
+		/*
+		 * its next call does what the helper cannot; one that begins just then may not know
+		 * of that yet
+		 */
+		poll(&p, 1, 200);
 }
 
 int main(void)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * bare_holder - a program that is not under the preload has a socket, by fork and exec: it holds it, alone for a while, tries what it may not, passes it
- * back, and is killed as the last that has it.  Nothing that was sent is lost, no byte comes out there, what it sends comes to nothing and makes
- * nobody deaf, and then the port is free.
+ * bare_holder - a program that is not under the preload has a socket, by fork and exec: it holds
+ * it, alone for a while, tries what it may not, passes it back, and is killed as the last that has
+ * it.  Nothing that was sent is lost, no byte comes out there, what it sends comes to nothing and
+ * makes nobody deaf, and then the port is free.
  */
 #include "program.h"
 
@@ -73,7 +74,10 @@ static void sends_a_descriptor(int fd)
 	close(line[0]);
 }
 
-/* It sees no RDS socket: whatever it does about that fails, and no byte is to be had: that something can be read looks like the end of a file. */
+/*
+ * It sees no RDS socket: whatever it does about that fails, and no byte is to be had: that
+ * something can be read looks like the end of a file.
+ */
 static void tries(int fd)
 {
 	struct sockaddr_in sin = loopback(htons(4711));
@@ -123,7 +127,10 @@ static pid_t start_bare(int fd, int line)
 	_exit(127);
 }
 
-/* Who carries the socket is stopped, so it finds both at once: what comes from a call that was not interposed, and behind it another process's. */
+/*
+ * Who carries the socket is stopped, so it finds both at once: what comes from a call that was not
+ * interposed, and behind it another process's.
+ */
 static void deafens(void)
 {
 	struct sockaddr_in name;
@@ -138,7 +145,8 @@ static void deafens(void)
 		(void)!syscall(SYS_sendto, fd, "", 0, MSG_DONTWAIT, NULL, 0);
 		pid = fork();
 		if (!pid) {
-			usleep(200000); /* if the other one has asked later than that, it cannot fail */
+			/* if the other one has asked later than that, it cannot fail */
+			usleep(200000);
 			kill(carrier, SIGCONT);
 			_exit(0);
 		}

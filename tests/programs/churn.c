@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * churn - sockets go away under those who use them: threads send, receive and poll on numbers that another thread closes
- * and lays other sockets and a pipe over, further ones are cancelled in blocked calls, and the process
- * forks all the time.  Meanwhile one thread talks to another process over sockets that nobody touches, and loses nothing.  At the end
- * every port can be bound again: no socket was kept by a call that is over, and none went away while it was open.
+ * churn - sockets go away under those who use them: threads send, receive and poll on numbers that
+ * another thread closes and lays other sockets and a pipe over, further ones are cancelled in
+ * blocked calls, and the process forks all the time.  Meanwhile one thread talks to another process
+ * over sockets that nobody touches, and loses nothing.  At the end every port can be bound again:
+ * no socket was kept by a call that is over, and none went away while it was open.
  */
 #include "program.h"
 
@@ -23,8 +24,9 @@ struct note {
 };
 
 /*
- * Who is in a call on which slots (a bit each), and which slots hold no socket.  A call must not begin on a number that is no
- * socket when it begins and one when it sleeps: what becomes of it is nobody's fault but the program's.
+ * Who is in a call on which slots (a bit each), and which slots hold no socket.  A call must not
+ * begin on a number that is no socket when it begins and one when it sleeps: what becomes of it is
+ * nobody's fault but the program's.
  */
 enum { USERS = 5 };
 static _Atomic unsigned at[USERS];
@@ -67,7 +69,10 @@ static void excused(const char *what)
 	check(0, "%s", what);
 }
 
-/* Those of these slots that hold a socket: until leave() it may go, but no other comes where there is none. */
+/*
+ * Those of these slots that hold a socket: until leave() it may go, but no other comes where there
+ * is none.
+ */
 static unsigned enter(unsigned user, unsigned slots)
 {
 	unsigned i;
@@ -253,7 +258,10 @@ static void child(int use)
 	_exit(0);
 }
 
-/* Other than libc's allocator, AddressSanitizer's does not look after its locks at a fork: such a child must not allocate. */
+/*
+ * Other than libc's allocator, AddressSanitizer's does not look after its locks at a fork: such a
+ * child must not allocate.
+ */
 static int children_allocate(void)
 {
 	const char *preload = getenv("LD_PRELOAD");

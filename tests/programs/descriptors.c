@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * descriptors - what a program's descriptor table notices of RDS.  In the kernel: nothing but its sockets.  Processes that
- * send to it cost it no descriptor; with no number left it still gets, answers and wakes; a pipe that it closes is closed;
- * its record locks stay its own; children inherit no connection; and what waits on a socket that a child has as well is there when the program has
- * ended without a number left.
+ * descriptors - what a program's descriptor table notices of RDS.  In the kernel: nothing but its
+ * sockets.  Processes that send to it cost it no descriptor; with no number left it still gets,
+ * answers and wakes; a pipe that it closes is closed; its record locks stay its own; children
+ * inherit no connection; and what waits on a socket that a child has as well is there when the
+ * program has ended without a number left.
  */
 #include "program.h"
 
@@ -95,7 +96,8 @@ static void peers(bool shared)
 	c.bound = is_bound[0];
 	c.go = go[0];
 	c.ready = ready[1];
-	fd = socket(PF_RDS, SOCK_SEQPACKET, 0); /* bound below, so that the children come before the connections */
+	/* bound below, so that the children come before the connections */
+	fd = socket(PF_RDS, SOCK_SEQPACKET, 0);
 	check(fd >= 0, "socket");
 	close(fd);
 	c.server = loopback(htons(22971));

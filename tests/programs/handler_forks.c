@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * handler_forks - a signal handler that has interrupted the allocator starts children, by _Fork() and by clone(), as
- * it may.  The allocator is the program's own: it sends the signal to itself in the middle of a call, and minds who
- * enters it before that is over.
+ * handler_forks - a signal handler that has interrupted the allocator starts children, by _Fork()
+ * and by clone(), as it may.  The allocator is the program's own: it sends the signal to itself in
+ * the middle of a call, and minds who enters it before that is over.
  */
 #include "allocator.h"
 #include "program.h"
@@ -11,10 +11,11 @@
 #include <signal.h>
 
 /*
- * Of main's thread: another one would wait in a real allocator.  volatile: compilers know of malloc() that it looks at
- * no variable.
+ * Of main's thread: another one would wait in a real allocator.  volatile: compilers know of
+ * malloc() that it looks at no variable.
  */
-static __thread volatile int armed, interrupted; /* the latter: in the middle of a call, and the handler runs */
+/* the latter: in the middle of a call, and the handler runs */
+static __thread volatile int armed, interrupted;
 static volatile int forks;
 
 static void allocator_entered(void)

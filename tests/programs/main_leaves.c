@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * main_leaves - the main thread leaves by pthread_exit(), other threads go on; with the last of them libc ends the process
- * by exit(0), exit handlers and buffered output included.  A thread of a library must not change that.
+ * main_leaves - the main thread leaves by pthread_exit(), other threads go on; with the last of
+ * them libc ends the process by exit(0), exit handlers and buffered output included.  A thread of a
+ * library must not change that.
  */
 #include "program.h"
 
@@ -92,7 +93,10 @@ static void one(enum how how, int rds)
 	hear_all(out[0], text, sizeof(text));
 	close(out[0]);
 	check(waitpid(pid, &status, 0) == pid, "waitpid");
-	/* RAW: which thread's number counts differs between kernels, and so does which thread is the last. */
+	/*
+	 * RAW: which thread's number counts differs between kernels, and so does which thread is
+	 * the last.
+	 */
 	check(WIFEXITED(status) && (how == RAW || WEXITSTATUS(status) == 0), "%s: status %#x", names[how], (unsigned)status);
 	if (how == RAW)
 		return;
@@ -107,7 +111,10 @@ int main(void)
 	int rds = bound(&to);
 	unsigned how, ways = 0;
 
-	/* With a shared table the library cannot see that nobody but itself is left after such an end. */
+	/*
+	 * With a shared table the library cannot see that nobody but itself is left after such an
+	 * end.
+	 */
 	for (how = 0; how < HOWS; how++)
 		if (how != RAW || !shared)
 			one(how, rds), ways++;

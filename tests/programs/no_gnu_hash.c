@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* no_gnu_hash - librdsdlsym.so, where no object has the hash table that it reads (--hash-style=sysv). */
+/*
+ * no_gnu_hash - librdsdlsym.so, where no object has the hash table that it reads
+ * (--hash-style=sysv).
+ */
 #include <link.h>
 
 #undef DT_GNU_HASH

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * preload_ages.c - two programs of different ages with one socket: what the younger one uses says nothing of the older one, whichever of them
- * carries the socket.  Under the preload only: today's kernel knows no structure of 2007.
+ * preload_ages.c - two programs of different ages with one socket: what the younger one uses says
+ * nothing of the older one, whichever of them carries the socket.  Under the preload only: today's
+ * kernel knows no structure of 2007.
  *
  * The layouts are those of the public tools; nothing here comes from the library's own headers.
  */
@@ -57,7 +58,10 @@ static void older(uint64_t key)
 	check(!memcmp(to, from, L));
 }
 
-/* The key first, a token of 64 bits, and bytes behind it that mean nothing: only somebody of that age could take them for more. */
+/*
+ * The key first, a token of 64 bits, and bytes behind it that mean nothing: only somebody of that
+ * age could take them for more.
+ */
 static void younger(void *arg)
 {
 	struct vec local = {(uintptr_t)from, L};

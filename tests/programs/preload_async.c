@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * preload_async - O_ASYNC can be set on an RDS socket by every way, is seen through every copy and by children, and no
- * signal ever comes: RDS wakes its wait queue and nothing else.
+ * preload_async - O_ASYNC can be set on an RDS socket by every way, is seen through every copy and
+ * by children, and no signal ever comes: RDS wakes its wait queue and nothing else.
  */
 #include "program.h"
 

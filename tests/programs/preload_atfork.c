@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * preload_atfork - a program that looks after its lock at fork(), and has it while it asks another process something and
- * waits for the answer: the fork waits for that, and nobody for the fork.  The question is the first, so that it needs all
- * that the library has to do before a message can go.
+ * preload_atfork - a program that looks after its lock at fork(), and has it while it asks another
+ * process something and waits for the answer: the fork waits for that, and nobody for the fork.
+ * The question is the first, so that it needs all that the library has to do before a message can
+ * go.
  */
 #include "program.h"
 
@@ -57,7 +58,8 @@ static void client(void)
 	pthread_t thread;
 	pid_t pid;
 
-	pthread_atfork(before, after, after); /* before the first socket: so ours comes last before the fork */
+	/* before the first socket: so ours comes last before the fork */
+	pthread_atfork(before, after, after);
 	fd = bound(&own);
 	check(pthread_create(&thread, NULL, asks, NULL) == 0, "pthread_create");
 	while (!__atomic_load_n(&locked, __ATOMIC_ACQUIRE))

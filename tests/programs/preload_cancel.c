@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * preload_cancel - a thread is cancelled in every call that sleeps: on a socket of its own process, and on one that
- * another process has opened, which may be stopped. Afterwards the socket works for others, nothing is lost, no descriptor is left over.
+ * preload_cancel - a thread is cancelled in every call that sleeps: on a socket of its own process,
+ * and on one that another process has opened, which may be stopped. Afterwards the socket works for
+ * others, nothing is lost, no descriptor is left over.
  */
 #include "program.h"
 
@@ -20,7 +21,8 @@
 enum { ROUNDS = 6, RACES = 100, HURRIED = 40, BIG = 4096 };
 #define RDS_CANCEL_SENT_TO 1
 
-static int fd, ep, out, sink;	  /* what is received from; its epoll set; what is sent from; where nobody reads */
+/* what is received from; its epoll set; what is sent from; where nobody reads */
+static int fd, ep, out, sink;
 static struct sockaddr_in at, out_at, sink_at, far_at;
 static struct sockaddr_in *to;	  /* where a blocked send goes */
 static volatile int tid;
@@ -437,7 +439,10 @@ static void all(void)
 	struct epoll_event ev = { .events = EPOLLIN };
 	struct pollfd p = { fd, POLLIN, 0 };
 
-	/* The first poll may report a congestion map that has come with the connection: have that over. */
+	/*
+	 * The first poll may report a congestion map that has come with the connection: have that
+	 * over.
+	 */
 	send_one();
 	drained(fd);
 	poll(&p, 1, 0);
@@ -459,7 +464,10 @@ static void all(void)
 	close(ep);
 }
 
-/* ---- the process that has opened the socket is stopped: the call waits for that, and is left all the same ---- */
+/*
+ * ---- the process that has opened the socket is stopped: the call waits for that, and is left all
+ * the same ----
+ */
 
 static void go_on(void)
 {
@@ -617,7 +625,11 @@ int main(void)
 	before = descriptors();
 	finished(start(holder, NULL));
 	for (i = 0; i < 100 && descriptors() > before; i++)
-		poll(NULL, 0, 100); /* the library's thread, with whose descriptors they may be, has yet to hear of the end */
+		/*
+		 * the library's thread, with whose descriptors they may be, has yet to hear of the
+		 * end
+		 */
+		poll(NULL, 0, 100);
 	check(descriptors() <= before, "carrier: %d descriptors, then %d", before, descriptors());
 	ended(fd, &at);
 	ended(out, &out_at);

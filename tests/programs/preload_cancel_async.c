@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * preload_cancel_async - threads that may be cancelled anywhere (PTHREAD_CANCEL_ASYNCHRONOUS) are, outside of calls, in the midst of them and asleep
- * in one; other threads' calls on the same sockets go on, and nothing keeps the sockets.
+ * preload_cancel_async - threads that may be cancelled anywhere (PTHREAD_CANCEL_ASYNCHRONOUS) are,
+ * outside of calls, in the midst of them and asleep in one; other threads' calls on the same
+ * sockets go on, and nothing keeps the sockets.
  */
 #include "program.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * preload_close - numbers that are copied, replaced and closed in bulk.  Whatever a program does to all numbers it sees,
- * sockets that it makes afterwards work; the last close, by any way, frees the port at once.
+ * preload_close - numbers that are copied, replaced and closed in bulk.  Whatever a program does to
+ * all numbers it sees, sockets that it makes afterwards work; the last close, by any way, frees the
+ * port at once.
  */
 #include "program.h"
 

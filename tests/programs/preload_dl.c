@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * preload_dl OBJECT: a library that opens an RDS socket when it is loaded (dl_object.c) is loaded and unloaded, with its
- * socket closed, or left open: then it is the program's, works, and goes by close() or with the process.
+ * preload_dl OBJECT: a library that opens an RDS socket when it is loaded (dl_object.c) is loaded
+ * and unloaded, with its socket closed, or left open: then it is the program's, works, and goes by
+ * close() or with the process.
  */
 #include "program.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * preload_early - hostile start-up: the program's own allocator opens, reads and polls files in every call, and RDS
- * sockets are used before any library's constructor has run.
+ * preload_early - hostile start-up: the program's own allocator opens, reads and polls files in
+ * every call, and RDS sockets are used before any library's constructor has run.
  */
 #include "allocator.h"
 #include "program.h"

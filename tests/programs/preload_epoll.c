@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * preload_epoll - RDS sockets in the kernel's epoll sets: level and edge triggered, one-shot, nested, together with
- * other descriptors; watched by a thread that sleeps; fed by another process, or filled because that is stopped.
+ * preload_epoll - RDS sockets in the kernel's epoll sets: level and edge triggered, one-shot,
+ * nested, together with other descriptors; watched by a thread that sleeps; fed by another process,
+ * or filled because that is stopped.
  */
 #include "program.h"
 
@@ -120,8 +121,9 @@ static void edge(int fd)
 }
 
 /*
- * There is always something left, and each arrival is an event all the same, however many there have been.  Some readings of what came before are events
- * as well (poll.c, show_less), so the last event may be one of these, and the last message still be on its way.
+ * There is always something left, and each arrival is an event all the same, however many there
+ * have been.  Some readings of what came before are events as well (poll.c, show_less), so the last
+ * event may be one of these, and the last message still be on its way.
  */
 static void edges(int fd)
 {
@@ -180,7 +182,10 @@ static void nested_and_mixed(int fd)
 	close(outer);
 }
 
-/* The set holds a description, not a number: a copy is enough to keep it alive, the last close ends it. */
+/*
+ * The set holds a description, not a number: a copy is enough to keep it alive, the last close ends
+ * it.
+ */
 static void closed(void)
 {
 	struct sockaddr_in me;
@@ -223,8 +228,9 @@ static int writable(int fd)
 }
 
 /*
- * Who stops as soon as his buffer is full is not told that he may go on, although no send has failed, and is told when he may again.  (Where the
- * network needs no process, as in the kernel, it does not get full.)
+ * Who stops as soon as his buffer is full is not told that he may go on, although no send has
+ * failed, and is told when he may again.  (Where the network needs no process, as in the kernel, it
+ * does not get full.)
  */
 static void filled(int by_name)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * preload_fork - processes made in every way, before and after the first RDS socket.  A child talks over sockets of its
- * own; the parent's go on as if nothing had happened; a socket that a child has inherited is the parent's as well.
+ * preload_fork - processes made in every way, before and after the first RDS socket.  A child talks
+ * over sockets of its own; the parent's go on as if nothing had happened; a socket that a child has
+ * inherited is the parent's as well.
  */
 #include "program.h"
 
@@ -108,7 +109,10 @@ static int in_clone(void *arg)
 	return 0;
 }
 
-/* The child shares our numbers and has a copy of our memory: what it makes of the latter must not harm the former. */
+/*
+ * The child shares our numbers and has a copy of our memory: what it makes of the latter must not
+ * harm the former.
+ */
 static void by_clone(int fd)
 {
 	static _Alignas(16) char stack[1 << 16];
@@ -150,8 +154,8 @@ static void churn(int fd)
 }
 
 /*
- * The child has the last copy of a socket that its parent has closed: it is still open, whatever sockets the parent makes
- * meanwhile, and goes with the child.
+ * The child has the last copy of a socket that its parent has closed: it is still open, whatever
+ * sockets the parent makes meanwhile, and goes with the child.
  */
 static void last_copy(void)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * preload_fortify - a program built with fortification and 64-bit offsets imports other names of libc: __recv_chk,
- * __read_chk, __recvfrom_chk, __poll_chk, __ppoll_chk, fcntl64, open64, __open_2.  They mean the same sockets; and an
- * overflow still ends the program.
+ * preload_fortify - a program built with fortification and 64-bit offsets imports other names of
+ * libc: __recv_chk, __read_chk, __recvfrom_chk, __poll_chk, __ppoll_chk, fcntl64, open64, __open_2.
+ * They mean the same sockets; and an overflow still ends the program.
  */
 #undef _FORTIFY_SOURCE
 #define _FORTIFY_SOURCE 2

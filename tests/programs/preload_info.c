@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * preload_info.c - rds-info of every age: each knows the record of its day, and takes from what it gets as much as it
- * knows, or as there is.  Under the preload only: no kernel has all that is asked for here.
+ * preload_info.c - rds-info of every age: each knows the record of its day, and takes from what it
+ * gets as much as it knows, or as there is.  Under the preload only: no kernel has all that is
+ * asked for here.
  *
  * The offsets are those of the public tools; nothing here comes from the library's own headers.
  */
@@ -81,7 +82,10 @@ static void lengths(bool uek)
 	}
 }
 
-/* The record of the socket that is bound to PORT, as much of it as that tool has room for, and there is. */
+/*
+ * The record of the socket that is bound to PORT, as much of it as that tool has room for, and
+ * there is.
+ */
 static void find(const struct age *a, unsigned char *rec)
 {
 	socklen_t len, at;
@@ -125,8 +129,9 @@ static void sockets(bool uek)
 #define MAPPED_LOOPBACK "\0\0\0\0\0\0\0\0\0\0\377\377\177\0\0\1"
 
 /*
- * Who reads only rds-info's first path and who goes on while there is room (PCP, unless the number of paths is 0) see the
- * same.  Transport and flags of all are counted: bit 0 a connection to itself, bit 1 one with another process.
+ * Who reads only rds-info's first path and who goes on while there is room (PCP, unless the number
+ * of paths is 0) see the same.  Transport and flags of all are counted: bit 0 a connection to
+ * itself, bit 1 one with another process.
  */
 static unsigned paths(int option, time_t begin)
 {
@@ -163,7 +168,9 @@ static void devices(void)
 	check(ask(DEVICES6, &all, &len) > 0 && len == 0);
 }
 
-/* ---- the first rds-info (2006-09): connections as long as it knows them, whatever it is told ---- */
+/*
+ * ---- the first rds-info (2006-09): connections as long as it knows them, whatever it is told ----
+ */
 
 static int number(const char *name)
 {
@@ -207,7 +214,8 @@ static void child(void *arg)
 	struct sockaddr_in at, to = loopback(htons(PORT));
 	char c;
 
-	hear(*(int *)arg, &c, 1); /* a message to a port that nobody has would be kept by a connection to itself */
+	/* a message to a port that nobody has would be kept by a connection to itself */
+	hear(*(int *)arg, &c, 1);
 	fd = bound(&at);
 	check(sendto(fd, "x", 1, 0, (struct sockaddr *)&to, sizeof(to)) == 1);
 	check(recv(fd, &c, 1, 0) == 1);

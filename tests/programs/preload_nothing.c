@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * preload_nothing - a program without RDS sockets has the same threads, descriptors and mappings as without the preload,
- * but for the library itself.  It runs itself once more without LD_PRELOAD and compares.
+ * preload_nothing - a program without RDS sockets has the same threads, descriptors and mappings as
+ * without the preload, but for the library itself.  It runs itself once more without LD_PRELOAD and
+ * compares.
  */
 #include "program.h"
 

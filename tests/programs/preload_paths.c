@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * preload_paths - programs that look for RDS in /proc and /sys find it: rds-stress by ftok(), others by stat(), access(), opens of all kinds.  What RDS does
- * not have is not there.  Where the kernel has RDS these are its own, and the same holds.
+ * preload_paths - programs that look for RDS in /proc and /sys find it: rds-stress by ftok(),
+ * others by stat(), access(), opens of all kinds.  What RDS does not have is not there.  Where the
+ * kernel has RDS these are its own, and the same holds.
  */
 #include "program.h"
 
@@ -35,7 +36,8 @@ static bool is(int rc, const struct stat *st, mode_t kind)
 
 static void status(const char *dir, const char *name, const char *path, mode_t kind)
 {
-	int at = strstr(dir, "/rds") ? -1 : open(dir, O_RDONLY | O_DIRECTORY); /* those are empty here */
+	/* those are empty here */
+	int at = strstr(dir, "/rds") ? -1 : open(dir, O_RDONLY | O_DIRECTORY);
 	int want = kind ? 0 : -1;
 	struct stat st;
 	struct stat64 st64;

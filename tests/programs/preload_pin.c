@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * preload_pin.c - who may not lock any memory opens no region (EPERM), and only who may not: the kernel says whether that is so, by mlock().
- * Of a process that only holds the socket its own right counts, and not that of the one that carries it.
+ * preload_pin.c - who may not lock any memory opens no region (EPERM), and only who may not: the
+ * kernel says whether that is so, by mlock().  Of a process that only holds the socket its own
+ * right counts, and not that of the one that carries it.
  */
 #include "program.h"
 

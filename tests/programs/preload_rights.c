@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * preload_rights - ordinary users: one with a umask that keeps himself out, who comes again with a better one; two who share a node
- * (RDS_PRELOAD_SHARE=all), and root with them; a /proc that hides other users' processes.  The directory is sticky, as /dev/shm is.
+ * preload_rights - ordinary users: one with a umask that keeps himself out, who comes again with a
+ * better one; two who share a node (RDS_PRELOAD_SHARE=all), and root with them; a /proc that hides
+ * other users' processes.  The directory is sticky, as /dev/shm is.
  */
 #include "program.h"
 
@@ -93,7 +94,10 @@ static void hidden(void *arg)
 	talk("all, hidepid, the other way", TWO, ONE, 022);
 }
 
-/* In a pid namespace of its own the new /proc is another one on old kernels, too, so its options are not everybody's. */
+/*
+ * In a pid namespace of its own the new /proc is another one on old kernels, too, so its options
+ * are not everybody's.
+ */
 static void apart(void *arg)
 {
 	if (unshare(CLONE_NEWPID | CLONE_NEWNS))

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * preload_sandbox - programs that shut themselves in when they have bound a socket: each call answers what it answers to a process without one, all
- * threads of the process have the same rights and user namespace afterwards, and the sockets go on, those of before too, with a peer in
- * another process, for which it is not the program's own thread that works: it takes what the program writes into its memory, too, and
- * one is met that has not been heard of before.
+ * preload_sandbox - programs that shut themselves in when they have bound a socket: each call
+ * answers what it answers to a process without one, all threads of the process have the same rights
+ * and user namespace afterwards, and the sockets go on, those of before too, with a peer in another
+ * process, for which it is not the program's own thread that works: it takes what the program
+ * writes into its memory, too, and one is met that has not been heard of before.
  */
 #include "program.h"
 
@@ -37,7 +38,10 @@ static int unshares_by_number(long flags)
 	return (int)syscall(SYS_unshare, flags);
 }
 
-/* No thread can begin behind the first, or none that finds the peers: then the second is refused as to any process of several. */
+/*
+ * No thread can begin behind the first, or none that finds the peers: then the second is refused as
+ * to any process of several.
+ */
 static int unshares_more(long first)
 {
 	return unshare((int)first) ? -1 : unshare(CLONE_NEWUSER);
@@ -60,7 +64,10 @@ static int enters(long type)
 	return rc;
 }
 
-/* An own user namespace, and from there that of a process which has gone further: with all that it has. */
+/*
+ * An own user namespace, and from there that of a process which has gone further: with all that it
+ * has.
+ */
 static int enters_child(long types)
 {
 	int told[2], rc, fd;
@@ -264,7 +271,10 @@ static void writes(const struct peer *p, int fd)
 	check(told.user_token == 7 && told.status == RDS_RDMA_SUCCESS, "status %d", (int)told.status);
 }
 
-/* It sends, and nobody of ours makes a call on the socket until the kernel shows that there is something: by a call that nobody intercepts. */
+/*
+ * It sends, and nobody of ours makes a call on the socket until the kernel shows that there is
+ * something: by a call that nobody intercepts.
+ */
 static void hears(const struct peer *p, int fd, const struct sockaddr_in *at)
 {
 	struct pollfd look = {.fd = fd, .events = POLLIN};

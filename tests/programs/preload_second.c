@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * preload_second WHERE: beside another preloaded object (second_object.c), in front of the library or behind it.  RDS
- * works, other sockets do, and neither is left out.
+ * preload_second WHERE: beside another preloaded object (second_object.c), in front of the library
+ * or behind it.  RDS works, other sockets do, and neither is left out.
  */
 #include "program.h"
 

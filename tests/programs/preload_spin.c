@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * preload_spin - a signal comes while a call waits, and ends it: also if the library looks for something to receive
- * before it sleeps, and does so for long.
+ * preload_spin - a signal comes while a call waits, and ends it: also if the library looks for
+ * something to receive before it sleeps, and does so for long.
  */
 #include "program.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * preload_threads - several threads on one socket: signals (EINTR, SA_RESTART) and cancellation in every call that
- * sleeps, a close while another thread is blocked, sending and receiving at once.
+ * preload_threads - several threads on one socket: signals (EINTR, SA_RESTART) and cancellation in
+ * every call that sleeps, a close while another thread is blocked, sending and receiving at once.
  */
 #include "program.h"
 
@@ -165,7 +165,9 @@ static void cancelled(enum call call)
 	drain();
 }
 
-/* The kernel would let the sleeper wait for a message that cannot come any more; here it is told. */
+/*
+ * The kernel would let the sleeper wait for a message that cannot come any more; here it is told.
+ */
 static void closed_under(enum call call)
 {
 	struct sleeper s;
@@ -203,7 +205,10 @@ static void both_ways(void)
 	close(sink);
 }
 
-/* A socket's first poll may once report a congestion map that has come with the connection: have that over. */
+/*
+ * A socket's first poll may once report a congestion map that has come with the connection: have
+ * that over.
+ */
 static void settle(void)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * preload_unbound - a socket that has no name yet, in a process that has never bound one, goes to a child, in every way that
- * runs no fork handlers.  Its parent sits in waitpid() while the child finds the options that were set, binds the socket and
- * leaves a message in its queue; then it goes on with the socket itself.  Each way in a process of its own: what the first
- * bind has started would help the next one.  Last: a receive with a timeout on such a socket, which ends.
+ * preload_unbound - a socket that has no name yet, in a process that has never bound one, goes to a
+ * child, in every way that runs no fork handlers.  Its parent sits in waitpid() while the child
+ * finds the options that were set, binds the socket and leaves a message in its queue; then it goes
+ * on with the socket itself.  Each way in a process of its own: what the first bind has started
+ * would help the next one.  Last: a receive with a timeout on such a socket, which ends.
  */
 #include "program.h"
 
@@ -246,7 +247,10 @@ static int unnamed_socket(void)
 	return fd;
 }
 
-/* Where a helper was there from the start it is as many.  What goes with a close may go with the next call, or that after it. */
+/*
+ * Where a helper was there from the start it is as many.  What goes with a close may go with the
+ * next call, or that after it.
+ */
 static void nothing_left(void)
 {
 	int least = INT_MAX, tries, n;
@@ -321,7 +325,8 @@ static void unused(void *arg)
 
 	(void)arg;
 	alarm(test_alarm(60));
-	poll(p, 2, 0); /* the kernel tells each socket once of changes of congestion before its time */
+	/* the kernel tells each socket once of changes of congestion before its time */
+	poll(p, 2, 0);
 	check(epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev) == 0, "epoll_ctl");
 	runs("/nowhere/there");
 	runs("/bin/true");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * preload_unshare - close_range() with CLOSE_RANGE_UNSHARE: in a program of one thread it closes as it does without; a
- * thread of several gets a table of its own, and closes its copies there.
+ * preload_unshare - close_range() with CLOSE_RANGE_UNSHARE: in a program of one thread it closes as
+ * it does without; a thread of several gets a table of its own, and closes its copies there.
  */
 #include "program.h"
 

@@ -2,9 +2,9 @@
 /*
  * program.h - what the small programs of this directory share.
  *
- * Each is a plain PF_RDS program in the pattern of a public one.  It uses nothing of the project but slow.h, so that it runs on
- * kernel RDS as well as under the preload, and checks what it sees: the first wrong thing ends it with status 1 and
- * a line that names file and line.
+ * Each is a plain PF_RDS program in the pattern of a public one.  It uses nothing of the project
+ * but slow.h, so that it runs on kernel RDS as well as under the preload, and checks what it sees:
+ * the first wrong thing ends it with status 1 and a line that names file and line.
  */
 #ifndef PROGRAM_H
 #define PROGRAM_H
@@ -48,7 +48,9 @@ __attribute__((noreturn, format(printf, 3, 4))) static inline void program_fail(
 			program_fail(__FILE__, __LINE__, #cond ": " __VA_ARGS__);                                      \
 	} while (0)
 
-/* Runs in a process of its own, as two programs on one node do; the caller has no RDS socket yet. */
+/*
+ * Runs in a process of its own, as two programs on one node do; the caller has no RDS socket yet.
+ */
 static inline pid_t start(void (*role)(void *), void *arg)
 {
 	pid_t pid;

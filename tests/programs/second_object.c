@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * second_object - another preloaded library, as there are many: counts calls of names that the library has, too, and
- * finds the function behind itself by RTLD_NEXT when it is first called; listen() does so through libc's handle.  Its
- * constructor, which runs before the library's if it is behind that, starts children in every way.
+ * second_object - another preloaded library, as there are many: counts calls of names that the
+ * library has, too, and finds the function behind itself by RTLD_NEXT when it is first called;
+ * listen() does so through libc's handle.  Its constructor, which runs before the library's if it
+ * is behind that, starts children in every way.
  */
 #include <dlfcn.h>
 #include <poll.h>
@@ -72,7 +73,10 @@ int close(int fd)
 	FORWARD(second_closes, int, close, (int), fd);
 }
 
-/* Through libc's handle: past everything that is preloaded, so only sound where nothing else follows. */
+/*
+ * Through libc's handle: past everything that is preloaded, so only sound where nothing else
+ * follows.
+ */
 int listen(int fd, int backlog)
 {
 	static int (*real)(int, int);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * sink - as rds-gen and rds-sink: the generator sends messages of all sizes with blocking sendmsg to two sinks in turn,
- * each sink asks for the size first (MSG_PEEK|MSG_TRUNC into no room at all) and then reads exactly that.  Both are
- * interrupted by a timer whose handler was installed without SA_RESTART: EINTR is the one error that they expect,
- * and no message is lost by it.
+ * sink - as rds-gen and rds-sink: the generator sends messages of all sizes with blocking sendmsg
+ * to two sinks in turn, each sink asks for the size first (MSG_PEEK|MSG_TRUNC into no room at all)
+ * and then reads exactly that.  Both are interrupted by a timer whose handler was installed without
+ * SA_RESTART: EINTR is the one error that they expect, and no message is lost by it.
  */
 #include "program.h"
 

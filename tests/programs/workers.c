@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * workers - as rds-stress without RDMA: a parent probes with a throw-away socket, then forks workers that open sockets
- * of their own; buffers sized for the load and read back, O_NONBLOCK by F_SETFL, congestion monitor on, poll with a
- * time limit, every worker sends requests to all others and acknowledges theirs, with a bounded number outstanding.
- * Exact size, order and sender of every message; EAGAIN and ENOBUFS are the only errors that mean "later".
+ * workers - as rds-stress without RDMA: a parent probes with a throw-away socket, then forks
+ * workers that open sockets of their own; buffers sized for the load and read back, O_NONBLOCK by
+ * F_SETFL, congestion monitor on, poll with a time limit, every worker sends requests to all others
+ * and acknowledges theirs, with a bounded number outstanding.  Exact size, order and sender of
+ * every message; EAGAIN and ENOBUFS are the only errors that mean "later".
  */
 #include "program.h"
 

@@ -2,13 +2,17 @@
 /*
  * cm_answers.c - does the connection manager of an RDMA device answer?  Plain rdma_cm, without RDS.
  *
- *   cm_answers FROM TO	asks at TO, an address of this host, for a connection at a port where nobody listens
+ *   cm_answers FROM TO	asks at TO, an address of this host, for a connection at a port where nobody
+ *			listens
  *
- * Soft RoCE's stops answering for good when a datagram of its own could not be sent, because its address or its interface was gone at that
- * moment: its queue pair (GSI, in `rdma resource show qp`) is in error, or believed to be well by the kernel, but receives nothing.  No connection
- * comes up on that device from then on, whoever asks, until it is made anew.  A test that takes addresses away has to know.
+ * Soft RoCE's stops answering for good when a datagram of its own could not be sent, because its
+ * address or its interface was gone at that moment: its queue pair (GSI, in `rdma resource show
+ * qp`) is in error, or believed to be well by the kernel, but receives nothing.  No connection
+ * comes up on that device from then on, whoever asks, until it is made anew.  A test that takes
+ * addresses away has to know.
  *
- * Exit status: 0 there was an answer, 1 none within five seconds, 2 it could not be asked (the reason is printed).
+ * Exit status: 0 there was an answer, 1 none within five seconds, 2 it could not be asked (the
+ * reason is printed).
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -91,6 +95,7 @@ int main(int argc, char **argv)
 	if (rdma_create_qp(id, NULL, &attr))
 		fail("rdma_create_qp");
 	if (rdma_connect(id, &param))
-		return errno == ECONNREFUSED ? 0 : (perror("cm_answers: rdma_connect"), 2); /* iWARP knows at once */
+		/* iWARP knows at once */
+		return errno == ECONNREFUSED ? 0 : (perror("cm_answers: rdma_connect"), 2);
 	return next(channel) < 0;
 }

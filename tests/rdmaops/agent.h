@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * agent.h - the other side of an RDMA: a process (with -l a thread of this one) with RDS sockets and private memory, that
- * does what it is told over a Unix socket.
+ * agent.h - the other side of an RDMA: a process (with -l a thread of this one) with RDS sockets
+ * and private memory, that does what it is told over a Unix socket.
  *
- * Its memory is nobody else's: what an operation did to it is only seen by asking for a copy.  Start all agents before the
- * first RDS socket of the program is opened.
+ * Its memory is nobody else's: what an operation did to it is only seen by asking for a copy.
+ * Start all agents before the first RDS socket of the program is opened.
  */
 #ifndef RDMAOPS_AGENT_H
 #define RDMAOPS_AGENT_H
@@ -24,20 +24,21 @@ enum agent_what {
 	AGENT_FREE,	   /* cookie, flags */
 	AGENT_FILL,	   /* off, len, key */
 	AGENT_COPY,	   /* off, len: into the board */
-	AGENT_SEND,	   /* to, len, key; cmsg MAP: off, count bytes, flags -> cookie; cmsg DEST: cookie */
-	AGENT_RECV,	   /* then at once copies off, len into the board; -> the message */
-	AGENT_RECV_FILL,   /* then at once fills off, len with key */
-	AGENT_QUIET,	   /* -> messages that are there */
-	AGENT_UNMAP,	   /* off, len */
-	AGENT_PROTECT,	   /* off, len, flags: PROT_* */
-	AGENT_MAP,	   /* off, len: other memory there */
-	AGENT_AREA,	   /* len, key: its memory is that of this descriptor from now on */
-	AGENT_DISCARD,	   /* off, len: MADV_DONTNEED */
-	AGENT_FORK,	   /* off, len, key: a child fills that, and ends */
-	AGENT_CLOSE,	   /* sock */
-	AGENT_RCVBUF,	   /* len */
-	AGENT_WRITE,	   /* off, len to cookie, remote at `to` -> status */
-	AGENT_FADD,	   /* count times flags to cookie, remote at `to`; old values at off */
+	/* to, len, key; cmsg MAP: off, count bytes, flags -> cookie; cmsg DEST: cookie */
+	AGENT_SEND,
+	AGENT_RECV,	 /* then at once copies off, len into the board; -> the message */
+	AGENT_RECV_FILL, /* then at once fills off, len with key */
+	AGENT_QUIET,	 /* -> messages that are there */
+	AGENT_UNMAP,	 /* off, len */
+	AGENT_PROTECT,	 /* off, len, flags: PROT_* */
+	AGENT_MAP,	 /* off, len: other memory there */
+	AGENT_AREA,	 /* len, key: its memory is that of this descriptor from now on */
+	AGENT_DISCARD,	 /* off, len: MADV_DONTNEED */
+	AGENT_FORK,	 /* off, len, key: a child fills that, and ends */
+	AGENT_CLOSE,	 /* sock */
+	AGENT_RCVBUF,	 /* len */
+	AGENT_WRITE,	 /* off, len to cookie, remote at `to` -> status */
+	AGENT_FADD,	 /* count times flags to cookie, remote at `to`; old values at off */
 	AGENT_END,
 };
 
@@ -75,7 +76,10 @@ void agent_ask(struct agent *a, const struct agent_cmd *cmd); /* without waiting
 long agent_answer(struct agent *a);
 long agent_do(struct agent *a, const struct agent_cmd *cmd);
 void agent_end(struct agent *a);
-/* Nothing of it runs meanwhile, the library's threads neither.  A process only, with sockets of its own. */
+/*
+ * Nothing of it runs meanwhile, the library's threads neither.  A process only, with sockets of its
+ * own.
+ */
 bool agent_can_stop(void);
 void agent_stop(struct agent *a);
 void agent_go_on(struct agent *a);
@@ -83,7 +87,10 @@ void agent_kill(struct agent *a); /* by SIGKILL, and frees it */
 
 #define AGENT(a, which, ...) agent_do(a, &(struct agent_cmd){.what = (which), ##__VA_ARGS__})
 
-/* The most used: a region that must come into being; a copy of its memory; a message that must come. */
+/*
+ * The most used: a region that must come into being; a copy of its memory; a message that must
+ * come.
+ */
 uint64_t agent_region(struct agent *a, uint64_t off, uint64_t len, uint64_t flags);
 const unsigned char *agent_memory(struct agent *a, uint64_t off, uint64_t len);
 size_t agent_recv(struct agent *a);

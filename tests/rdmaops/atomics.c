@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * atomics.c [-l] [CASE...] - fetch-and-add and compare-and-swap, plain and masked, in both sizes of the structure.
+ * atomics.c [-l] [CASE...] - fetch-and-add and compare-and-swap, plain and masked, in both sizes of
+ * the structure.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -54,7 +55,10 @@ static uint64_t word(uint64_t remote)
 	return v;
 }
 
-/* One operation in today's or the vendor's structure: what was there, what is there afterwards, what it returned. */
+/*
+ * One operation in today's or the vendor's structure: what was there, what is there afterwards,
+ * what it returned.
+ */
 static void one(int type, bool vendor, uint64_t remote, uint64_t was, const uint64_t u[4], uint64_t becomes)
 {
 	struct atomic72 n = {.cookie = cookie,
@@ -208,8 +212,8 @@ static void errors(void)
 }
 
 /*
- * Eight bytes at an address that is not a multiple of eight are no word: refused by the target, as by a device, and only that.  What counts is the
- * address, wherever the region begins.
+ * Eight bytes at an address that is not a multiple of eight are no word: refused by the target, as
+ * by a device, and only that.  What counts is the address, wherever the region begins.
  */
 static void misaligned(void)
 {
@@ -222,7 +226,9 @@ static void misaligned(void)
 	odd = agent_region(a, 3, 1000, F_WRITE);
 	for (at = 1; at < 16; at++)
 		for (i = 0; i < 4; i++) {
-			/* The second one may be below the region's beginning, but within its page. */
+			/*
+			 * The second one may be below the region's beginning, but within its page.
+			 */
 			n = (struct atomic72){.cookie = at & 1 ? cookie : odd,
 					      .local_addr = (uintptr_t)&words[1],
 					      .remote_addr = at & 1 ? at : at - 3,
@@ -316,7 +322,9 @@ static void with_rdma(void)
 	end();
 }
 
-/* The RDMA goes first, whatever the order of the control messages (net/rds/send.c: rds_send_xmit). */
+/*
+ * The RDMA goes first, whatever the order of the control messages (net/rds/send.c: rds_send_xmit).
+ */
 static void behind_rdma(void)
 {
 	struct rdma_args g;
@@ -356,7 +364,9 @@ static void behind_rdma(void)
 	end();
 }
 
-/* Four processes count in one word: the sum is exact, and every old value was seen by one of them. */
+/*
+ * Four processes count in one word: the sum is exact, and every old value was seen by one of them.
+ */
 static void counters(void)
 {
 	enum { PEERS = 4, EACH = 2000 };

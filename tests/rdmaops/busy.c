@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * busy.c [-l] [CASE...] - a peer that writes all the time neither holds up FREE_MR with INVALIDATE nor gets past it.
+ * busy.c [-l] [CASE...] - a peer that writes all the time neither holds up FREE_MR with INVALIDATE
+ * nor gets past it.
  *
- * Three parts: the owner has a region and receives; the writer has DEPTH writes under way, of LEN bytes with a message, by
- * turns to the owner's region and to the one of the freer; the freer makes a region, lets the writer write to it, frees it,
- * and fills the memory.  From then on nothing may change it: not what was under way, and not what is sent with the dead key.
+ * Three parts: the owner has a region and receives; the writer has DEPTH writes under way, of LEN
+ * bytes with a message, by turns to the owner's region and to the one of the freer; the freer makes
+ * a region, lets the writer write to it, frees it, and fills the memory.  From then on nothing may
+ * change it: not what was under way, and not what is sent with the dead key.
  *
  *	same-socket	the freer is another thread of the owner, on its socket
  *	other-socket	the same on a socket of its own
  *	other-program	the freer is a process of its own
  *
- * The writer is a process of its own; with -l all are threads of this one.  The parts share the board and nothing else;
- * processes are started before the first socket.
+ * The writer is a process of its own; with -l all are threads of this one.  The parts share the
+ * board and nothing else; processes are started before the first socket.
  */
 #include <errno.h>
 #include <poll.h>
@@ -29,17 +31,21 @@
 #define LEN 65536
 #define DEPTH 8
 #define ROUNDS 200 /* RDMAOPS_FREES: fewer of them */
-#define AREAS 4	   /* of the freer, by turns: what comes late is still seen after the next round has begun */
+/* of the freer, by turns: what comes late is still seen after the next round has begun */
+#define AREAS 4
 #define BOUND 30.0 /* seconds for all of it: no measure, only a time-out */
 
 enum { OWNER, FREER, WRITER, PARTS };
 
 struct board {
 	_Atomic uint64_t steady;	     /* the owner's cookie */
-	_Atomic uint64_t round;		     /* of the freer, from 1 on, times 2; and 1 when FREE_MR has returned */
-	uint64_t cookie[ROUNDS + 1];	     /* of the freer's regions; stands before the round does */
+	/* of the freer, from 1 on, times 2; and 1 when FREE_MR has returned */
+	_Atomic uint64_t round;
+	/* of the freer's regions; stands before the round does */
+	uint64_t cookie[ROUNDS + 1];
 	_Atomic unsigned hits[ROUNDS + 1];   /* writes to it that succeeded */
-	_Atomic unsigned misses[ROUNDS + 1]; /* of those that were sent when FREE_MR had returned: all fail */
+	/* of those that were sent when FREE_MR had returned: all fail */
+	_Atomic unsigned misses[ROUNDS + 1];
 	_Atomic bool freed_all, written_all;
 	_Atomic uint64_t writes;
 	double longest; /* FREE_MR */
@@ -212,7 +218,10 @@ static void free_one(int fd, unsigned round, unsigned char *mem)
 	if (took > board->longest)
 		board->longest = took;
 	atomic_store(&board->round, 2 * round + 1);
-	/* The writer takes its notifications in order: then nothing from before is under way any more. */
+	/*
+	 * The writer takes its notifications in order: then nothing from before is under way any
+	 * more.
+	 */
 	await_count(&board->misses[round], DEPTH);
 	filled(mem, (unsigned char)round, round);
 }

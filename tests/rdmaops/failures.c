@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * failures.c [-l] [CASE...] - what an operation may not do: keys and addresses that are wrong cost that operation alone, what
- * sendmsg refuses leaves no trace.
+ * failures.c [-l] [CASE...] - what an operation may not do: keys and addresses that are wrong cost
+ * that operation alone, what sendmsg refuses leaves no trace.
  */
 #include <errno.h>
 #include <sys/mman.h>
@@ -40,7 +40,8 @@ static void bad_keys(void)
 	pattern(want, 8 * PAGE, 4);
 	good = agent_region(a, 16 * PAGE, PAGE, F_WRITE);
 	cookie = agent_region(a, 2 * PAGE + 100, PAGE, F_WRITE); /* pages 2 and 3 */
-	base = 100;						 /* remote address of the page's first byte: -100 */
+	/* remote address of the page's first byte: -100 */
+	base = 100;
 	fails(0xdeadbeef, 0, 64, "a key that nobody gave");
 	works(good, "after a bogus key");
 	fails(0, 0, 64, "cookie 0");
@@ -69,7 +70,8 @@ static void whole_pages(void)
 	unsigned i;
 
 	begin();
-	cookie = agent_region(a, 2 * PAGE + 100, PAGE, 0); /* without READWRITE, writable all the same */
+	/* without READWRITE, writable all the same */
+	cookie = agent_region(a, 2 * PAGE + 100, PAGE, 0);
 	for (i = 0; i < sizeof(at) / sizeof(at[0]); i++) {
 		struct op op = simple(cookie, F_WRITE | F_NOTIFY);
 
@@ -137,8 +139,8 @@ static void mixed(void)
 }
 
 /*
- * The memory that a read or an atomic was to fill is gone when the answer comes: no fault of the other side's, so another status says so.
- * What they did there is done, and all else goes on.
+ * The memory that a read or an atomic was to fill is gone when the answer comes: no fault of the
+ * other side's, so another status says so.  What they did there is done, and all else goes on.
  */
 static void own_memory(void)
 {
@@ -174,8 +176,8 @@ static void own_memory(void)
 }
 
 /*
- * The region's process is killed: its key is one that nobody gave, as in the kernel.  What is under way when the connection breaks by that is dropped
- * with it.
+ * The region's process is killed: its key is one that nobody gave, as in the kernel.  What is under
+ * way when the connection breaks by that is dropped with it.
  */
 static void gone(void)
 {
@@ -270,7 +272,9 @@ static void refused(void)
 	end();
 }
 
-/* Longer arguments than there are: what is too much says nothing, and makes no pointer of a token. */
+/*
+ * Longer arguments than there are: what is too much says nothing, and makes no pointer of a token.
+ */
 static void longer(void)
 {
 	static const size_t beyond[] = {1, 7, 9, 16, 24, 100};
@@ -299,7 +303,9 @@ static void longer(void)
 	end();
 }
 
-/* What must be taken: read-only memory to write from, less local than remote bytes, 1024 vectors. */
+/*
+ * What must be taken: read-only memory to write from, less local than remote bytes, 1024 vectors.
+ */
 static void taken(void)
 {
 	static struct vec v[1024];

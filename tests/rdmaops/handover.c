@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * handover.c - the process that carries a socket ends, and a child of its has it, too: notifications that nobody has taken, ids and marks go
- * on with the socket, and whoever has it makes regions and operations of its own.
+ * handover.c - the process that carries a socket ends, and a child of its has it, too:
+ * notifications that nobody has taken, ids and marks go on with the socket, and whoever has it
+ * makes regions and operations of its own.
  *
- * The carrier speaks the ABI of February 2008 where ids are concerned (56 bytes, RDS_BARRIER with 32).
+ * The carrier speaks the ABI of February 2008 where ids are concerned (56 bytes, RDS_BARRIER with
+ * 32).
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -153,7 +155,10 @@ static void inherits_numbered(int fd)
 	check(mark == id, "the mark: expected %llu, came %llu", (unsigned long long)id, (unsigned long long)mark);
 }
 
-/* The carrier's own thread receives what is for the child's memory, which only its helper can reach. */
+/*
+ * The carrier's own thread receives what is for the child's memory, which only its helper can
+ * reach.
+ */
 static void polls(int fd)
 {
 	int own = rds_bound(address(0), INIT_PORT + 1);
@@ -202,7 +207,10 @@ static void *receives(void *fd)
 	return NULL;
 }
 
-/* While another thread sleeps at the carrier, so over more than one channel.  (If it does not sleep yet there is one, which is right as well.) */
+/*
+ * While another thread sleeps at the carrier, so over more than one channel.  (If it does not sleep
+ * yet there is one, which is right as well.)
+ */
 static void opens(int fd)
 {
 	static int same;
@@ -354,7 +362,8 @@ static void handed_over(void (*sends)(int fd), void (*inherits)(int fd), bool ki
 	check(killed ? WIFSIGNALED(status) : WIFEXITED(status) && !WEXITSTATUS(status), "the carrier: %x",
 	      (unsigned)status);
 	check(read(report[0], &pid, sizeof(pid)) == sizeof(pid), "the child has failed");
-	check(waitpid(pid, &status, 0) == pid && status == 0, "the child's end: %x", (unsigned)status); /* the next case wants its port */
+	/* the next case wants its port */
+	check(waitpid(pid, &status, 0) == pid && status == 0, "the child's end: %x", (unsigned)status);
 	close(gone[0]);
 	close(report[0]);
 	close(done[0]);

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * kinds.c [-l] [-p] [CASE...] - regions of memory that is not private: a file's, a memfd's, huge pages, memory of two processes.
+ * kinds.c [-l] [-p] [CASE...] - regions of memory that is not private: a file's, a memfd's, huge
+ * pages, memory of two processes.
  *
- * Operations write into it and read from it; what came of them is looked at in the owner's memory and in this process's view of the same.
- * A file that is cut under a region costs the operation that meets that, and nothing else.
+ * Operations write into it and read from it; what came of them is looked at in the owner's memory
+ * and in this process's view of the same.  A file that is cut under a region costs the operation
+ * that meets that, and nothing else.
  *
- * -l: the other side is a thread of this process.  -p: a device keeps the memory of a region that is gone, so that an operation on it may
- * succeed.
+ * -l: the other side is a thread of this process.  -p: a device keeps the memory of a region that
+ * is gone, so that an operation on it may succeed.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -165,7 +167,10 @@ static void huge(void)
 	one_owner("huge pages");
 }
 
-/* Two owners of the same memory, each with a region of it: what is written by one's key is there to be read by the other's. */
+/*
+ * Two owners of the same memory, each with a region of it: what is written by one's key is there to
+ * be read by the other's.
+ */
 static void two_owners(void)
 {
 	struct agent *other, *first;
@@ -224,7 +229,8 @@ static void cut_under_regions(bool used_before)
 	stays = agent_region(a, 0, PAGE, F_WRITE);
 	gone = agent_region(a, 8 * PAGE, PAGE, F_WRITE);
 	half = agent_region(a, 2 * PAGE, 4 * PAGE, F_WRITE);
-	for (i = 0; used_before && i < (pinned ? TURNS : 1); i++) { /* else no device shall know them */
+	/* else no device shall know them */
+	for (i = 0; used_before && i < (pinned ? TURNS : 1); i++) {
 		do_write(gone, 0, PAGE, "before the cut");
 		do_write(half, 0, 4 * PAGE, "before the cut");
 	}

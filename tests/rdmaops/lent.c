@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * lent.c CASE - writes whose bytes may be taken from the writer's memory after sendmsg: what that must not show.  The owner of the region is
- * stopped while they are sent, but for the last two cases.
+ * lent.c CASE - writes whose bytes may be taken from the writer's memory after sendmsg: what that
+ * must not show.  The owner of the region is stopped while they are sent, but for the last two
+ * cases.
  *
  *	exit	the writer ends, in an orderly way: all of them arrive, whoever carries the bytes
- *	kill	it is killed, after long and short ones in turn: each arrives whole or not at all, none without those before
- *		it, and the owner goes on with another writer
- *	gone	it unmaps the bytes of the first: either it had its bytes already, or it fails and costs only itself
+ *	kill	it is killed, after long and short ones in turn: each arrives whole or not at all,
+ *		none without those before it, and the owner goes on with another writer
+ *	gone	it unmaps the bytes of the first: either it had its bytes already, or it fails and
+ *		costs only itself
  *	cancel	it cancels them and puts other bytes there: none arrives with those
  *	close	it closes its socket, which does not take long, and puts other bytes there: the same
  *	closes	the owner is not stopped: all of them arrive
@@ -63,10 +65,12 @@ static void forbid(void)
 }
 
 /*
- * Messages up to the one that says "last" (closes: up to the last one itself); each names its write, which must have been made. How many.
+ * Messages up to the one that says "last" (closes: up to the last one itself); each names its
+ * write, which must have been made. How many.
  *
- * "last" is the second writer's, who begins when the first has ended.  On a socket that another process carries, what is under way goes on for a
- * moment after that, in no particular order with the second's: what comes then of the first one is none of that one's (port).
+ * "last" is the second writer's, who begins when the first has ended.  On a socket that another
+ * process carries, what is under way goes on for a moment after that, in no particular order with
+ * the second's: what comes then of the first one is none of that one's (port).
  */
 static unsigned receive(struct box *b, const unsigned char *region, const char *what, unsigned port)
 {
@@ -108,7 +112,8 @@ static void owner(const char *what)
 		tell(to_parent, cookie[i]);
 	}
 	tell(to_parent, receive(b, region, what, 0));
-	tell(to_parent, receive(b, region, "exit", PORT + 2)); /* from the second one, who does as any other does */
+	/* from the second one, who does as any other does */
+	tell(to_parent, receive(b, region, "exit", PORT + 2));
 }
 
 /* ---- writers ---- */
@@ -248,7 +253,8 @@ static void story(const char *what, pid_t mine)
 	one = fork();
 	if (!one)
 		writer(what, cookie);
-	check(close(to_parent[1]) == 0, "%m"); /* if the others end, hear() must not wait for ourselves */
+	/* if the others end, hear() must not wait for ourselves */
+	check(close(to_parent[1]) == 0, "%m");
 	hear(to_parent);
 	if (is(what, "forbid"))
 		hear(to_parent);
@@ -274,7 +280,8 @@ static void story(const char *what, pid_t mine)
 	}
 	if (gone)
 		came = (unsigned)hear(to_parent);
-	if (is(what, "closes")) /* the writer says 0 when it has closed, the owner how many have come: in any order */
+	/* the writer says 0 when it has closed, the owner how many have come: in any order */
+	if (is(what, "closes"))
 		came = (unsigned)(closed + hear(to_parent));
 	if (!killed)
 		ended(one, 0, "the first writer");

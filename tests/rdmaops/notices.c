@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * notices.c [-l] [CASE...] - who is notified of what: NOTIFY_ME, RDS_RECVERR, tokens, and how several come in one recvmsg.
+ * notices.c [-l] [CASE...] - who is notified of what: NOTIFY_ME, RDS_RECVERR, tokens, and how
+ * several come in one recvmsg.
  */
 #include <errno.h>
 #include <poll.h>
@@ -18,7 +19,10 @@ static void op(uint64_t key, uint64_t flags, uint64_t number)
 	expect(op_send(b->fd, &a->name[0], &o), 0, "sendmsg");
 }
 
-/* Everything sent until now has been done and told: a plain message has gone there, and one has come back. */
+/*
+ * Everything sent until now has been done and told: a plain message has gone there, and one has
+ * come back.
+ */
 static void settle(void)
 {
 	struct sockaddr_in me = name_of(address(0), INIT_PORT);
@@ -125,8 +129,9 @@ static void drain(unsigned left, bool letter)
 }
 
 /*
- * Batches: what fits comes in one call, newest first; across calls, oldest batch first.  Whether all are there when we look
- * cannot be seen without taking them, so a round may find fewer; one of many must find all.
+ * Batches: what fits comes in one call, newest first; across calls, oldest batch first.  Whether
+ * all are there when we look cannot be seen without taking them, so a round may find fewer; one of
+ * many must find all.
  */
 static void batches(unsigned n, unsigned room, const unsigned *want, const char *why)
 {

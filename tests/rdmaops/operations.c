@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * operations.c [-l] [CASE...] - RDMA writes and reads that succeed: every byte, the message that goes along, order, cookies
- * that come with messages.  What fails is in failures.c, notifications in notices.c.
+ * operations.c [-l] [CASE...] - RDMA writes and reads that succeed: every byte, the message that
+ * goes along, order, cookies that come with messages.  What fails is in failures.c, notifications
+ * in notices.c.
  *
- * The owner's memory is private to it and compared through copies, with guard bytes around what may change.  -l: the owner
- * is a thread of this process.
+ * The owner's memory is private to it and compared through copies, with guard bytes around what may
+ * change.  -l: the owner is a thread of this process.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -29,7 +30,10 @@ static unsigned char *tail(const struct shape *s)
 	return p + AREA - TAIL(s);
 }
 
-/* Cuts size into vectors of different lengths, in memory in reverse order with gaps.  Returns how many there are. */
+/*
+ * Cuts size into vectors of different lengths, in memory in reverse order with gaps.  Returns how
+ * many there are.
+ */
 static unsigned cut(const struct shape *s, struct vec *v)
 {
 	unsigned n = s->size < s->vecs ? (unsigned)s->size : s->vecs, i;
@@ -223,7 +227,10 @@ static void large_message(void)
 	end();
 }
 
-/* A read with FENCE: when its message is there the read is done; the owner changes the memory at once. */
+/*
+ * A read with FENCE: when its message is there the read is done; the owner changes the memory at
+ * once.
+ */
 static void fence(void)
 {
 	unsigned char *want = malloc(MIB);
@@ -258,7 +265,9 @@ static void fence(void)
 	end();
 }
 
-/* Writes, reads and plain messages in one stream: the messages come in order, each after its data. */
+/*
+ * Writes, reads and plain messages in one stream: the messages come in order, each after its data.
+ */
 static void order(void)
 {
 	enum { COUNT = 300 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * pair.h - this side of operations on an agent's memory: one socket, memory of its own, and the simplest write of all.
+ * pair.h - this side of operations on an agent's memory: one socket, memory of its own, and the
+ * simplest write of all.
  */
 #ifndef RDMAOPS_PAIR_H
 #define RDMAOPS_PAIR_H
@@ -15,11 +16,13 @@ extern unsigned char *p; /* memory of this side */
 extern uint64_t token;	 /* the last that was used */
 
 void begin(void);	   /* AREA bytes of this side, no region yet */
-uint64_t begin_page(void); /* one page of this side; the agent's first page is a region: its cookie */
+/* one page of this side; the agent's first page is a region: its cookie */
+uint64_t begin_page(void);
 void end(void);
 void end_unread(void); /* there may be messages that the agent has not taken */
 
-struct op simple(uint64_t cookie, uint64_t flags); /* of 64 bytes at p, a new pattern and a new token */
+/* of 64 bytes at p, a new pattern and a new token */
+struct op simple(uint64_t cookie, uint64_t flags);
 int send_op(const struct op *op);
 void plain(const char *text);
 void comes(const char *text, const char *why); /* the next message there is this one */

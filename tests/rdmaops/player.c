@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * player.c [--seed N] [--ops N] [--procs N] [--mode calm|cancel|kill|drop] [--cancels N] [--kills N] [--stops MS]
- * [--marks] [ADDRESS...] - everything at once, by a seed, compared with a model (see player.h).  --stops: processes are
- * stopped for so long, by turns: what is sent to them lies there meanwhile.  --marks: as a program of 2008 (player_marks.c).
+ * player.c [--seed N] [--ops N] [--procs N] [--mode calm|cancel|kill|drop] [--cancels N] [--kills
+ * N] [--stops MS] [--marks] [ADDRESS...] - everything at once, by a seed, compared with a model
+ * (see player.h).  --stops: processes are stopped for so long, by turns: what is sent to them lies
+ * there meanwhile.  --marks: as a program of 2008 (player_marks.c).
  *
- * Each process has two sockets and is one thread.  calm: every byte, message and status is known.  cancel: sends are
- * canceled (one step in --cancels, 100) and sockets closed and opened again.  kill: processes are killed with -9 and
- * started again.  drop: connections break (injected from outside).  In the last three an operation may have been done or
- * not, but never twice, and is told of once.
+ * Each process has two sockets and is one thread.  calm: every byte, message and status is known.
+ * cancel: sends are canceled (one step in --cancels, 100) and sockets closed and opened again.
+ * kill: processes are killed with -9 and started again.  drop: connections break (injected from
+ * outside).  In the last three an operation may have been done or not, but never twice, and is told
+ * of once.
  *
- * --selftest: the same over an RDS in memory, once as it should be and once with each kind of fault, which must be found.
+ * --selftest: the same over an RDS in memory, once as it should be and once with each kind of
+ * fault, which must be found.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -82,7 +85,8 @@ static void play(unsigned first, unsigned n)
 	for (i = 0; i < n; i++)
 		atomic_store(&board->quiet[first + i], 2);
 	for (since = seconds();
-	     !all_are(board->quiet, 2) && mode != KILL;) { /* whoever leaves takes along what it has not sent */
+	     /* whoever leaves takes along what it has not sent */
+	     !all_are(board->quiet, 2) && mode != KILL;) {
 		for (i = 0; i < n; i++)
 			actor_last_look(a[i]);
 		now = atomic_load(&board->progress);
@@ -165,8 +169,9 @@ static void kill_one(unsigned p)
 }
 
 /*
- * The next one, until all have done enough; not while they connect.  siw of Linux 6.1 was seen to lose count of a listener's references, and that
- * kernel does not go on; only with stops from the beginning, so far, so it is guessed that these bring it about.
+ * The next one, until all have done enough; not while they connect.  siw of Linux 6.1 was seen to
+ * lose count of a listener's references, and that kernel does not go on; only with stops from the
+ * beginning, so far, so it is guessed that these bring it about.
  */
 static void stop_one(void)
 {

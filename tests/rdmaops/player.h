@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * player.h - the random generator with its model: what lies on the board that all processes share, and what an actor is.
+ * player.h - the random generator with its model: what lies on the board that all processes share,
+ * and what an actor is.
  *
- * An actor is a socket.  Each owns SLOTS pieces of private memory.  A slot is granted, as a region, to one writer at a time;
- * that writer alone writes, reads and counts in it, and logs every write on the board before it sends it.  So what a slot
- * may hold at any instant follows from its first content and its log, for whoever looks: the owner when a message arrives
- * and when the slot comes back, the writer when a read is done.
+ * An actor is a socket.  Each owns SLOTS pieces of private memory.  A slot is granted, as a region,
+ * to one writer at a time; that writer alone writes, reads and counts in it, and logs every write
+ * on the board before it sends it.  So what a slot may hold at any instant follows from its first
+ * content and its log, for whoever looks: the owner when a message arrives and when the slot comes
+ * back, the writer when a read is done.
  *
- * Control goes over the board, never over messages: messages may get lost where sockets are canceled, closed or killed.
+ * Control goes over the board, never over messages: messages may get lost where sockets are
+ * canceled, closed or killed.
  */
 #ifndef RDMAOPS_PLAYER_H
 #define RDMAOPS_PLAYER_H
@@ -19,7 +22,8 @@
 #define ACTORS_MAX 32
 #define SLOTS 4
 #define LOG_MAX 24
-#define WORDS 8		 /* for atomics, at the beginning of a slot: word 0 counts, a digit per operation */
+/* for atomics, at the beginning of a slot: word 0 counts, a digit per operation */
+#define WORDS 8
 #define DATA (WORDS * 8) /* where the rest begins */
 #define SLOT_BYTES(i) ((size_t)PAGE << (2 * (i)))
 #define SLOT_MAX SLOT_BYTES(SLOTS - 1)
@@ -57,7 +61,10 @@ struct board {
 	_Atomic uint64_t progress, ops[ACTORS_MAX], notes, letters, reads, writes, atomics, failures, unsure;
 	_Atomic uint64_t sent[ACTORS_MAX][ACTORS_MAX], received[ACTORS_MAX][ACTORS_MAX]; /* CALM */
 	_Atomic uint32_t life[ACTORS_MAX], opened[ACTORS_MAX], reached[ACTORS_MAX], quiet[ACTORS_MAX];
-	_Atomic uint32_t failed; /* actors that have something to say; the first one's word counts, the rest may be its doing */
+	/*
+	 * actors that have something to say; the first one's word counts, the rest may be its doing
+	 */
+	_Atomic uint32_t failed;
 	struct slot slot[ACTORS_MAX][SLOTS];
 };
 
@@ -119,8 +126,10 @@ struct actor {
 	int fd;
 	uint64_t rng, tokens;
 	uint32_t life, seq_out[ACTORS_MAX], zeros_out[ACTORS_MAX], seq_in[ACTORS_MAX], zeros_in[ACTORS_MAX],
-		life_in[ACTORS_MAX], cancels[ACTORS_MAX], proven[ACTORS_MAX]; /* proven: its life, plus 1 */
-	bool pending, holds;						      /* holds: it begins nothing new */
+		/* proven: its life, plus 1 */
+		life_in[ACTORS_MAX], cancels[ACTORS_MAX], proven[ACTORS_MAX];
+	/* holds: it begins nothing new */
+	bool pending, holds;
 	struct request req;
 	struct flight flight[FLIGHTS], next; /* next: of req */
 	unsigned flights;
@@ -145,7 +154,8 @@ struct wire {
 	int (*cancel)(struct actor *a, unsigned to);
 	void (*wait)(struct actor *const *a, unsigned n);
 	unsigned (*place)(unsigned to); /* the first actor with that address */
-	int (*mark)(struct actor *a, unsigned to, uint64_t wait, uint64_t *mark); /* without waiting; 0 or -errno */
+	/* without waiting; 0 or -errno */
+	int (*mark)(struct actor *a, unsigned to, uint64_t wait, uint64_t *mark);
 };
 
 extern struct board *board;

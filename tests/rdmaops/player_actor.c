@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * player_actor.c - an actor: its life, what it says when something is wrong, the messages it makes, one step.
+ * player_actor.c - an actor: its life, what it says when something is wrong, the messages it makes,
+ * one step.
  */
 #include <errno.h>
 #include <poll.h>
@@ -218,8 +219,8 @@ static bool own_slots(struct actor *a, bool finishing)
 }
 
 /*
- * A notification has not come for long: nothing new is begun until it has.  If it never comes, everything stands still soon, and that is what is
- * wrong (play); if it was slow, all goes on.
+ * A notification has not come for long: nothing new is begun until it has.  If it never comes,
+ * everything stands still soon, and that is what is wrong (play); if it was slow, all goes on.
  */
 static bool one_is_late(const struct actor *a)
 {

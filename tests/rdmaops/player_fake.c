@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * player_fake.c - an RDS in memory for the player's self test: all actors in one process, operations done after a while and
- * in order, and one kind of fault, now and then, if wanted.
+ * player_fake.c - an RDS in memory for the player's self test: all actors in one process,
+ * operations done after a while and in order, and one kind of fault, now and then, if wanted.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -326,7 +326,8 @@ static void execute(unsigned from)
 		if (!bad && it->cmsg == CMSG_ARGS && !(it->len && sends[from] && spoil(EARLY_LETTER)))
 			transfer(it, r->addr + remote);
 		else if (!bad && it->cmsg == CMSG_ARGS)
-			sendq[from][0]->delay += 5; /* its data come never: the letter is there too early */
+			/* its data come never: the letter is there too early */
+			sendq[from][0]->delay += 5;
 		else if (!bad)
 			atomically(it, r->addr + remote);
 		note(it, bad ? ST_REMOTE_ERROR : ST_SUCCESS);

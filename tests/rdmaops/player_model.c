@@ -2,8 +2,9 @@
 /*
  * player_model.c - what the memory of a slot may hold.
  *
- * Every byte has a set of candidates: its first content and the writes of the log.  A write that is done leaves itself
- * alone; one that may or may not have happened adds itself.  So nothing old comes back after a later write is known done.
+ * Every byte has a set of candidates: its first content and the writes of the log.  A write that is
+ * done leaves itself alone; one that may or may not have happened adds itself.  So nothing old
+ * comes back after a later write is known done.
  */
 #include <stdlib.h>
 
@@ -140,7 +141,10 @@ const char *slot_wrong(const struct slot *s, uint32_t off, const unsigned char *
 	return memcmp(want, got, len) ? candidates(s, off, got, len, upto, done) : NULL;
 }
 
-/* The counting word: a digit of two bits per operation, 1 if it was done, 0 if not; never 2, never 3. */
+/*
+ * The counting word: a digit of two bits per operation, 1 if it was done, 0 if not; never 2, never
+ * 3.
+ */
 const char *count_wrong(const struct slot *s, uint64_t word, unsigned digits, bool before)
 {
 	static char why[120];
@@ -149,7 +153,10 @@ const char *count_wrong(const struct slot *s, uint64_t word, unsigned digits, bo
 	for (i = 0; i < 32; i++) {
 		digit = word >> 2 * i & 3;
 		outcome = i < digits ? atomic_load(&s->digit[i]) : OPEN;
-		/* before: the old value of the next operation; in calm weather all before it are done by then */
+		/*
+		 * before: the old value of the next operation; in calm weather all before it are
+		 * done by then
+		 */
 		if (i < digits ? digit <= 1 && (digit == 1 || (outcome != DONE && !(before && mode == CALM)))
 			       : digit == 0)
 			continue;

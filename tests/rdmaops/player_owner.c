@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * player_owner.c - an actor as an owner: it grants its slots as regions, and compares what comes back with the log.
+ * player_owner.c - an actor as an owner: it grants its slots as regions, and compares what comes
+ * back with the log.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -97,7 +98,8 @@ void owner_take_back(struct actor *a, unsigned i)
 	const char *why;
 
 	if (mode == CALM && s->flags & F_USE_ONCE && a->final[i] != s->gen)
-		return;				  /* its last message ends the region, and has not come yet */
+		/* its last message ends the region, and has not come yet */
+		return;
 	if (mode == KILL && s->life != a->life) { /* region and memory went with the process */
 		atomic_store(&s->state, IDLE);
 		return;

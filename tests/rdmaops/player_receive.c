@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * player_receive.c - an actor as a receiver: every notification once and with a status that has a cause, every message in
- * order, whole, and after its data.
+ * player_receive.c - an actor as a receiver: every notification once and with a status that has a
+ * cause, every message in order, whole, and after its data.
  */
 #include <stdlib.h>
 
@@ -30,7 +30,10 @@ static bool permitted(const struct actor *a, const struct flight *f, int status)
 	case ST_CANCELED:
 		return mode == CANCEL && a->cancels[f->to] != f->cancels;
 	case ST_DROPPED:
-		/* also if it was sent to a process of which we had not yet noticed that it is another */
+		/*
+		 * also if it was sent to a process of which we had not yet noticed that it is
+		 * another
+		 */
 		return mode == DROP || (mode == KILL && (owner_ended || !f->proven));
 	}
 	return false;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * player_writer.c - an actor as a writer: it makes messages and operations, and logs each write before it is sent.
+ * player_writer.c - an actor as a writer: it makes messages and operations, and logs each write
+ * before it is sent.
  */
 #include <stdlib.h>
 
@@ -97,7 +98,9 @@ static void args(struct actor *a, uint64_t cookie, uint64_t remote, uint64_t fla
 		a->req.args.token = a->next.token = ++a->tokens;
 }
 
-/* A key that nobody gave, one that was freed, or an address behind the region: costs itself alone. */
+/*
+ * A key that nobody gave, one that was freed, or an address behind the region: costs itself alone.
+ */
 void writer_bogus(struct actor *a, unsigned to, uint64_t cookie, size_t behind)
 {
 	uint64_t r = actor_random(a), stale = atomic_load(&board->slot[to][r % SLOTS].stale);
@@ -115,7 +118,8 @@ void writer_bogus(struct actor *a, unsigned to, uint64_t cookie, size_t behind)
 	if (r >> 50 & 1)
 		request_body(a, &a->req, 10);
 	else
-		a->req.args.flags |= F_SILENT; /* an empty message has no mark that it must not come */
+		/* an empty message has no mark that it must not come */
+		a->req.args.flags |= F_SILENT;
 }
 
 static void atomic_op(struct actor *a, struct slot *s, bool count)
@@ -239,7 +243,8 @@ static void use(struct actor *a, unsigned o, unsigned i, struct grant *g)
 	} else {
 		if (!last && r >> 9 & 1)
 			flags = 0;
-		write_op(a, s, most, flags | (once ? F_FENCE : 0)); /* its message ends the region */
+		/* its message ends the region */
+		write_op(a, s, most, flags | (once ? F_FENCE : 0));
 	}
 	g->untold = a->next.what == WRITE && !flags;
 	g->flying += a->next.token != 0;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * rdma.h - RDS's RDMA interface as the programs of this directory use it: layouts written out, calls, control messages,
- * and a box that sorts what a socket receives.
+ * rdma.h - RDS's RDMA interface as the programs of this directory use it: layouts written out,
+ * calls, control messages, and a box that sorts what a socket receives.
  *
- * Plain PF_RDS programs: nothing of the project is used, so that a fault in its headers shows.  Calls return -errno.  What
- * is expected and does not come within the deadline ends the program with a line that names both.
+ * Plain PF_RDS programs: nothing of the project is used, so that a fault in its headers shows.
+ * Calls return -errno.  What is expected and does not come within the deadline ends the program
+ * with a line that names both.
  */
 #ifndef RDMAOPS_RDMA_H
 #define RDMAOPS_RDMA_H
@@ -125,17 +126,22 @@ __attribute__((format(printf, 6, 7))) void expect_bytes_at(const char *file, int
 
 uint64_t mix(uint64_t z);
 void pattern(void *buf, size_t len, uint64_t key); /* bytes that follow from key */
-void *pages(size_t bytes);			   /* private memory of its own, a page without access on both sides */
+/* private memory of its own, a page without access on both sides */
+void *pages(size_t bytes);
 double seconds(void);
 double deadline(void); /* how long this directory waits for what has to come, in seconds (slow.h) */
-/* In a loop that waits for it; since: when it began.  Says once what it waits for when that takes long, and is late in the end. */
+/*
+ * In a loop that waits for it; since: when it began.  Says once what it waits for when that takes
+ * long, and is late in the end.
+ */
 #define waits(since, ...) waits_at(__FILE__, __LINE__, since, __VA_ARGS__)
 __attribute__((format(printf, 4, 5))) void waits_at(const char *file, int line, double *since, const char *fmt, ...);
 
 /* ---- sockets and regions ---- */
 
 struct sockaddr_in name_of(uint32_t addr, unsigned port);
-uint32_t address(unsigned n); /* RDMAOPS_ADDR, a list with commas; n counts round; without it 127.0.0.1 */
+/* RDMAOPS_ADDR, a list with commas; n counts round; without it 127.0.0.1 */
+uint32_t address(unsigned n);
 int rds_socket(int type);     /* -1: errno; held.c: whose it is */
 int rds_bound(uint32_t addr, unsigned port);
 int get_mr(int fd, const void *addr, size_t bytes, uint64_t flags, uint64_t *cookie);
@@ -155,9 +161,13 @@ struct out {
 
 void out_begin(struct out *o, const struct sockaddr_in *to, const void *payload, size_t len);
 void out_cmsg(struct out *o, int type, const void *data, size_t len);
-int out_send(struct out *o, int fd, int flags); /* the length, or -errno; waits while it may block */
+/* the length, or -errno; waits while it may block */
+int out_send(struct out *o, int fd, int flags);
 
-/* One operation with a message: the two calls above around RDMA_ARGS.  remote.bytes is the sum of the vectors. */
+/*
+ * One operation with a message: the two calls above around RDMA_ARGS.  remote.bytes is the sum of
+ * the vectors.
+ */
 struct op {
 	uint64_t cookie, remote_addr, flags, token;
 	const struct vec *local;
@@ -197,10 +207,14 @@ bool box_pump(struct box *b); /* takes in what is there; false: nothing was */
 int box_wait(struct box *b, int ms);
 int box_status(struct box *b, uint64_t token); /* waits for that notification; its status */
 #define expect_status(b, token, want, ...) expect(box_status(b, token), want, __VA_ARGS__)
-struct letter box_letter(struct box *b);	/* waits for the next message; the body is the caller's */
+/* waits for the next message; the body is the caller's */
+struct letter box_letter(struct box *b);
 void box_empty(struct box *b, const char *why); /* nothing came that was not asked for */
 
-/* One recvmsg without waiting, with room for so many notifications: how many came (oldest batch first, as delivered). */
+/*
+ * One recvmsg without waiting, with room for so many notifications: how many came (oldest batch
+ * first, as delivered).
+ */
 int take_notes(int fd, struct notify *n, unsigned room);
 
 /* ---- cases ---- */
@@ -210,10 +224,16 @@ struct test_case {
 	void (*run)(void);
 };
 
-/* By a case that cannot be run here, which returns then.  A program all of whose cases did so ends with 77. */
+/*
+ * By a case that cannot be run here, which returns then.  A program all of whose cases did so ends
+ * with 77.
+ */
 __attribute__((format(printf, 1, 2))) void skip(const char *why, ...);
 
-/* argv: names of cases (none: all), --list, -l (the other side is a thread of this process), -p (a device pins memory). */
+/*
+ * argv: names of cases (none: all), --list, -l (the other side is a thread of this process), -p (a
+ * device pins memory).
+ */
 extern bool same_process, pinned;
 int cases_main(int argc, char **argv, const struct test_case *c, unsigned n);
 

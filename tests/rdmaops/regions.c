@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * regions.c [-l] [-p] [CASE...] - memory regions: what GET_MR gives and refuses, when a cookie ends, who may use it.
+ * regions.c [-l] [-p] [CASE...] - memory regions: what GET_MR gives and refuses, when a cookie
+ * ends, who may use it.
  *
- * -l: the other side is a thread of this process.  -p: a device keeps the memory of a region that was unmapped, so that an
- * operation on it may succeed.
+ * -l: the other side is a thread of this process.  -p: a device keeps the memory of a region that
+ * was unmapped, so that an operation on it may succeed.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -210,7 +211,10 @@ static void end(struct side *s)
 	agent_end(s->a);
 }
 
-/* A write of 64 bytes whose outcome must be so; a message goes along, and comes only if it succeeds. */
+/*
+ * A write of 64 bytes whose outcome must be so; a message goes along, and comes only if it
+ * succeeds.
+ */
 static void write_is(struct side *s, uint64_t cookie, int status, const char *what)
 {
 	struct vec v = {(uintptr_t)s->p + 100, 64};
@@ -276,8 +280,8 @@ static void freed(void)
 }
 
 /*
- * Cookie 0 is a flush of all that was freed, also with flags, and from another socket of the process.  It ends no other
- * region.
+ * Cookie 0 is a flush of all that was freed, also with flags, and from another socket of the
+ * process.  It ends no other region.
  */
 static void flushed(void)
 {
@@ -309,7 +313,9 @@ static void flushed(void)
 
 #define READS 12
 
-/* One that succeeds has all that was there before FREE_MR; of one that fails a part may be there. */
+/*
+ * One that succeeds has all that was there before FREE_MR; of one that fails a part may be there.
+ */
 static void read_is(const unsigned char *got, const unsigned char *before, unsigned char blank, int status, unsigned n)
 {
 	size_t i;
@@ -322,7 +328,10 @@ static void read_is(const unsigned char *got, const unsigned char *before, unsig
 		      "read %u, which failed: byte %zu is %02x, and was %02x before FREE_MR", n, i, got[i], before[i]);
 }
 
-/* Reads are under way when FREE_MR with INVALIDATE returns: none sees what the owner writes to its memory from then on. */
+/*
+ * Reads are under way when FREE_MR with INVALIDATE returns: none sees what the owner writes to its
+ * memory from then on.
+ */
 static void freed_while_read(void)
 {
 	struct side s = begin();
@@ -414,7 +423,8 @@ static void unmapped(void)
 		.cookie = stays, .flags = F_WRITE | F_NOTIFY | F_SILENT, .token = 98, .local = &v, .nr_local = 1};
 	expect(op_send(s.b->fd, &s.a->name[0], &op), 0, "a write");
 	status = box_status(s.b, 98);
-	check(status == ST_REMOTE_ERROR || status == ST_SUCCESS, /* the kernel pinned it, writable */
+	/* the kernel pinned it, writable */
+	check(status == ST_REMOTE_ERROR || status == ST_SUCCESS,
 	      "a write to memory that its owner made read-only since: expected 1 or 0, came %d", status);
 	expect(AGENT(s.a, AGENT_PROTECT, .off = 0, .len = PAGE, .flags = PROT_READ | PROT_WRITE), 0, "mprotect");
 	write_is(&s, stays, ST_SUCCESS, "the same, writable again");
@@ -434,9 +444,10 @@ static void writes(struct side *s, uint64_t cookie, uint64_t off, const char *wh
 }
 
 /*
- * The memory of a region becomes other memory, or has been shared with a child.  While the region lives that is between the owner and itself,
- * but for the child, which changes nothing; its neighbours are never touched.  When it has been freed the address is reached by nobody, and a
- * new region of it is the memory that is there then.
+ * The memory of a region becomes other memory, or has been shared with a child.  While the region
+ * lives that is between the owner and itself, but for the child, which changes nothing; its
+ * neighbours are never touched.  When it has been freed the address is reached by nobody, and a new
+ * region of it is the memory that is there then.
  */
 static void replaced(void)
 {

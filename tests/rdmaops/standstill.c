@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * standstill.c CASE - two processes whose operations wait for each other's answers: all of them have to end.
+ * standstill.c CASE - two processes whose operations wait for each other's answers: all of them
+ * have to end.
  *
  *	crossing	both read more from each other at once than may be under way
- *	heavy		both read from and write to each other without a pause, with messages, more than there is room for: answers lie behind
- *			what may not go before the other side has answered
- *	cut		writes of many pieces with a wrong key, while there is often no room (RDS_PRELOAD_FAULT=send=2): each is
- *			reported, also when the answer comes after a part of it has gone and before the rest has
- *	full		the peer is stopped and writes to it have taken all the room there is: a message that the send buffer has
- *			room for does not keep its sender waiting; when the peer goes on, all of it comes, in order
- *	fence		the peer is stopped and a third process has used up all of its receive buffers, so that messages, each of which
- *			waits for the read before it, have to be sent again; when the peer goes on, all of them come (only soft RoCE is known
- *			not to have got through that)
+ *	heavy		both read from and write to each other without a pause, with messages, more
+ *			than there is room for: answers lie behind what may not go before the other
+ *			side has answered
+ *	cut		writes of many pieces with a wrong key, while there is often no room
+ *			(RDS_PRELOAD_FAULT=send=2): each is reported, also when the answer comes
+ *			after a part of it has gone and before the rest has
+ *	full		the peer is stopped and writes to it have taken all the room there is: a
+ *			message that the send buffer has room for does not keep its sender waiting;
+ *			when the peer goes on, all of it comes, in order
+ *	fence		the peer is stopped and a third process has used up all of its receive
+ *			buffers, so that messages, each of which waits for the read before it, have
+ *			to be sent again; when the peer goes on, all of them come (only soft RoCE is
+ *			known not to have got through that)
  */
 #include <errno.h>
 #include <poll.h>

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * wakeup.c [CASE...] - what wakes a program of 2008 that sleeps in poll, select or epoll: a message, send space, an operation that is over
- * (or the id that RDS_BARRIER has armed), and the end of congestion.
+ * wakeup.c [CASE...] - what wakes a program of 2008 that sleeps in poll, select or epoll: a
+ * message, send space, an operation that is over (or the id that RDS_BARRIER has armed), and the
+ * end of congestion.
  *
- * The socket is in barrier mode, with operations of that age (B1).  The other side stands still until somebody sleeps: so what wakes is what
- * happens then, each time in all four ways.
+ * The socket is in barrier mode, with operations of that age (B1).  The other side stands still
+ * until somebody sleeps: so what wakes is what happens then, each time in all four ways.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -299,8 +300,9 @@ static void nothing_to_receive(void)
 }
 
 /*
- * Until the map has come, of which any socket's first poll tells; and as programs do, then look what there is.  Nobody is woken by it who has not been
- * refused before, so this looks again and again.
+ * Until the map has come, of which any socket's first poll tells; and as programs do, then look
+ * what there is.  Nobody is woken by it who has not been refused before, so this looks again and
+ * again.
  */
 static void news(int other)
 {
@@ -338,7 +340,11 @@ static void congestion(void)
 		rc = send_chunk();
 		expect(rc, -ENOBUFS, "a message to a port that is congested");
 		begin_wait(POLLIN);
-		sleeps(); /* (a look before would be one that has told of nothing, and takes the refusal for seen) */
+		/*
+		 * (a look before would be one that has told of nothing, and takes the refusal for
+		 * seen)
+		 */
+		sleeps();
 		for (; n; n--)
 			agent_ask(a, &(struct agent_cmd){.what = AGENT_RECV});
 		wakes("the end of congestion");

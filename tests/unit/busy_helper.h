@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * busy_helper.h - the engine's helper is at something else for as long as a test wants, so what comes meanwhile comes all at once for it.
+ * busy_helper.h - the engine's helper is at something else for as long as a test wants, so what
+ * comes meanwhile comes all at once for it.
  */
 #ifndef TESTS_UNIT_BUSY_HELPER_H
 #define TESTS_UNIT_BUSY_HELPER_H

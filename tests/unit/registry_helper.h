@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * registry_helper.h - a registry of one's own for each test, children that are members of it, and the raw file.
+ * registry_helper.h - a registry of one's own for each test, children that are members of it, and
+ * the raw file.
  */
 #ifndef TESTS_UNIT_REGISTRY_HELPER_H
 #define TESTS_UNIT_REGISTRY_HELPER_H
@@ -89,8 +90,10 @@ static inline uint16_t bind_ok(struct registry *reg, uint32_t idx, const char *a
 	return got;
 }
 
-/* The same file as the registry maps, for looking and for damaging.  The descriptor stays open: closing it would drop
- * the record locks of this process. */
+/*
+ * The same file as the registry maps, for looking and for damaging.  The descriptor stays open:
+ * closing it would drop the record locks of this process.
+ */
 static inline struct reg_file *raw_map(void)
 {
 	int fd = open(test_file, O_RDWR | O_CLOEXEC);
@@ -110,7 +113,8 @@ static inline struct reg_area *raw_area(struct reg_file *f)
 
 struct child {
 	pid_t pid;
-	int in, out; /* our ends: the child's words come from `in`, a byte into `out` lets it go on */
+	/* our ends: the child's words come from `in`, a byte into `out` lets it go on */
+	int in, out;
 };
 
 /* Runs fn(in child's terms: from, to) in a forked child. */

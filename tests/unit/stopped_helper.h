@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * stopped_helper.h - the registry compiled in, with a step before every store of it and every record lock; processes that make one change
- * and are stopped or killed at a step of it; what has to be there afterwards.
+ * stopped_helper.h - the registry compiled in, with a step before every store of it and every
+ * record lock; processes that make one change and are stopped or killed at a step of it; what has
+ * to be there afterwards.
  */
 #ifndef TESTS_UNIT_STOPPED_HELPER_H
 #define TESTS_UNIT_STOPPED_HELPER_H
@@ -36,7 +37,8 @@ static void step(const char *what);
 #define BUFS 11
 
 static long steps, stop_at, kill_at; /* of this process; 0: not now */
-static unsigned dawdles, seed;	     /* how often it rests at a step, of which one it does not know */
+/* how often it rests at a step, of which one it does not know */
+static unsigned dawdles, seed;
 
 static void step(const char *what)
 {
@@ -220,7 +222,10 @@ static unsigned count_of(const struct registry_sock *v, unsigned n, const struct
 	return found;
 }
 
-/* Lists and chains: every entry is unused and in the list, or used and found, and so are all of them. */
+/*
+ * Lists and chains: every entry is unused and in the list, or used and found, and so are all of
+ * them.
+ */
 static void audit(void)
 {
 	uint32_t used = 0, unused = 0, link;

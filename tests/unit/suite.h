@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * suite.h - the frame of a unit test program: its test cases, and how they are run.  CK_VERBOSITY, CK_RUN_CASE and the like (see Check)
- * are for whoever runs one by hand.
+ * suite.h - the frame of a unit test program: its test cases, and how they are run.  CK_VERBOSITY,
+ * CK_RUN_CASE and the like (see Check) are for whoever runs one by hand.
  */
 #ifndef TESTS_UNIT_SUITE_H
 #define TESTS_UNIT_SUITE_H
@@ -10,7 +10,10 @@
 
 #include "engine/rds.h"
 
-/* A test case of s: what is done before and after each of its tests (NULL: nothing), and how long one may take. */
+/*
+ * A test case of s: what is done before and after each of its tests (NULL: nothing), and how long
+ * one may take.
+ */
 static inline TCase *suite_case(Suite *s, const char *name, void (*start)(void), void (*end)(void), double seconds)
 {
 	TCase *t = tcase_create(name);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* test_addr.c - the three tables of refused addresses, the way back to a sockaddr, what is local to this host. */
+/*
+ * test_addr.c - the three tables of refused addresses, the way back to a sockaddr, what is local to
+ * this host.
+ */
 #include <arpa/inet.h>
 #include <check.h>
 #include <errno.h>
@@ -54,7 +57,8 @@ static const struct row {
 } rows[] = {
 	{AF_INET, "10.0.0.1", 0, 16, 0, 0, 0},
 	{AF_INET, "10.0.0.1", 0, 128, 0, 0, 0},
-	{AF_INET, "10.0.0.1", 0, 129, -EINVAL, -EINVAL, 0}, /* the generic layer has cut or refused what is sent to */
+	/* the generic layer has cut or refused what is sent to */
+	{AF_INET, "10.0.0.1", 0, 129, -EINVAL, -EINVAL, 0},
 	{AF_INET, "10.0.0.1", 0, 15, -EINVAL, -EINVAL, -EINVAL},
 	{AF_INET, "10.0.0.1", 0, 2, -EINVAL, -EINVAL, -EINVAL},
 	{AF_INET, "10.0.0.1", 0, 1, -EINVAL, -EINVAL, -EINVAL},
@@ -254,7 +258,8 @@ START_TEST(own_addresses)
 			continue;
 		ck_assert_int_eq(rds_addr_for_bind(i->ifa_addr, len, &a), 0);
 		ck_assert_int_eq(rds_node_addr_is_local(&a.ip, a.scope), 0);
-		ck_assert_int_eq(rds_node_addr_is_local(&a.ip, a.scope), 0); /* this time from memory */
+		/* this time from memory */
+		ck_assert_int_eq(rds_node_addr_is_local(&a.ip, a.scope), 0);
 		if (len == 16 && (i->ifa_flags & IFF_BROADCAST) && i->ifa_broadaddr &&
 		    !rds_addr_for_bind(i->ifa_broadaddr, 16, &a))
 			ck_assert_int_eq(rds_node_addr_is_local(&a.ip, 0), -EADDRNOTAVAIL);
@@ -287,7 +292,10 @@ static void set_if(int fd, unsigned long req, const char *name, const char *addr
 	ck_assert_int_eq(ioctl(fd, req, &ifr), 0);
 }
 
-/* Addresses that a route leads to, on an interface that is not the loopback, while bind() believes everything. */
+/*
+ * Addresses that a route leads to, on an interface that is not the loopback, while bind() believes
+ * everything.
+ */
 static void beside_an_interface(int fd)
 {
 	struct ifreq ifr = {.ifr_name = "t0", .ifr_flags = IFF_TUN | IFF_NO_PI};
@@ -300,7 +308,8 @@ static void beside_an_interface(int fd)
 	set_if(fd, SIOCSIFADDR, "t0", "10.97.0.1");
 	set_if(fd, SIOCSIFNETMASK, "t0", "255.255.255.0");
 	set_if(fd, SIOCSIFFLAGS, "t0", "0.0.0.0");
-	set_if(fd, SIOCSIFADDR, "t0:1", "10.97.0.2"); /* the same subnet: the route to it has 10.97.0.1 as its source */
+	/* the same subnet: the route to it has 10.97.0.1 as its source */
+	set_if(fd, SIOCSIFADDR, "t0:1", "10.97.0.2");
 	set_if(fd, SIOCSIFNETMASK, "t0:1", "255.255.255.0");
 	ck_assert_int_eq(local("::ffff:10.97.0.1"), 0);
 	ck_assert_int_eq(local("::ffff:10.97.0.2"), 0);

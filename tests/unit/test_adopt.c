@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_adopt.c - a socket is made of a deposit: what a carrier has left is there again; whatever else lies there, which any process that holds
- * the socket can have put there, ends the socket and nothing else, and leaves nothing behind in this process.
+ * test_adopt.c - a socket is made of a deposit: what a carrier has left is there again; whatever
+ * else lies there, which any process that holds the socket can have put there, ends the socket and
+ * nothing else, and leaves nothing behind in this process.
  */
 #include <arpa/inet.h>
 #include <check.h>
@@ -97,7 +98,9 @@ static bool is_new(struct rds_sock *sk)
 	return sk != warm;
 }
 
-/* A socket with some messages is left, and what lies in its stand-in is in `file`; nobody has it. */
+/*
+ * A socket with some messages is left, and what lies in its stand-in is in `file`; nobody has it.
+ */
 static void left(void)
 {
 	struct rds_handoff_packet d;
@@ -511,8 +514,9 @@ START_TEST(anything)
 END_TEST
 
 /*
- * Structures are used again, once the helper has let go of them: what the socket before had been through is not this one's.  All are kept
- * until that one comes, since what has been let go of last is given first.
+ * Structures are used again, once the helper has let go of them: what the socket before had been
+ * through is not this one's.  All are kept until that one comes, since what has been let go of last
+ * is given first.
  */
 START_TEST(next_life)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_along.c - messages that a socket takes along to its next carrier, as they lie in the deposit: written and
- * read they are the same, and nonsense that another process may have written is an error, whatever it is.
+ * test_along.c - messages that a socket takes along to its next carrier, as they lie in the
+ * deposit: written and read they are the same, and nonsense that another process may have written
+ * is an error, whatever it is.
  */
 #include <check.h>
 #include <errno.h>
@@ -134,7 +135,10 @@ static void conn_init(struct rds_conn *conn, enum rds_conn_kind kind, struct rds
 	rds_lock_init(&conn->tx, RDS_LOCK_CONN_TX);
 }
 
-/* Those that wait for their port to be found are newer, wherever their connection stands in the list. */
+/*
+ * Those that wait for their port to be found are newer, wherever their connection stands in the
+ * list.
+ */
 START_TEST(test_order)
 {
 	static const uint16_t order[] = {1, 2, 3, 4, 5};

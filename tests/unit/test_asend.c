@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_asend.c - RDS_CMSG_ASYNC_SEND: what is told of a message in each of the ways in which it can end, and what is refused meanwhile.
+ * test_asend.c - RDS_CMSG_ASYNC_SEND: what is told of a message in each of the ways in which it can
+ * end, and what is refused meanwhile.
  */
 #include <arpa/inet.h>
 #include <check.h>
@@ -192,8 +193,9 @@ static void dropped(uint64_t token)
 }
 
 /*
- * A buffer that is none costs no notification but those that are in it: what is not in it comes the next time.  Within one buffer the oldest is the
- * first, or, of operations of a program that asks for no message's end, the last.
+ * A buffer that is none costs no notification but those that are in it: what is not in it comes the
+ * next time.  Within one buffer the oldest is the first, or, of operations of a program that asks
+ * for no message's end, the last.
  */
 START_TEST(kept_if_it_cannot_be_stored)
 {
@@ -211,7 +213,8 @@ START_TEST(kept_if_it_cannot_be_stored)
 	ck_assert_int_eq(rds_call_recvmsg(sk, fd, &msg, MSG_DONTWAIT), -EFAULT);
 	ck_assert_uint_eq(sk->nfailed, 4);
 	expect(first[_i][0],
-	       RDS_RDMA_DROPPED); /* they were taken together, and lie there now as they would have been stored */
+	       /* they were taken together, and lie there now as they would have been stored */
+	       RDS_RDMA_DROPPED);
 	expect(first[_i][1], RDS_RDMA_DROPPED);
 	for (i = 5; i <= 6; i++)
 		dropped(i);
@@ -260,7 +263,8 @@ START_TEST(control_messages)
 	ck_assert_int_eq(send_async(16, 1, RDS_CMSG_RDMA_ARGS, 56), -EINVAL);
 	ck_assert_int_eq(send_async(16, 1, RDS_CMSG_ATOMIC_FADD, 72), -EINVAL);
 	ck_assert_int_eq(send_async(16, 1, RDS_CMSG_ZCOPY_COOKIE, 4), -EINVAL);
-	ck_assert_int_eq(send_async(16, 1, RDS_CMSG_RDMA_DEST, 8), -EINVAL); /* there is no such region */
+	/* there is no such region */
+	ck_assert_int_eq(send_async(16, 1, RDS_CMSG_RDMA_DEST, 8), -EINVAL);
 	ck_assert_ptr_null(sk->async_sends);
 	ck_assert_int_eq(send_async(16, 1, 0, 0), 0);
 	expect(5, RDS_RDMA_SUCCESS); /* within a process it is there at once */
@@ -271,7 +275,10 @@ START_TEST(control_messages)
 }
 END_TEST
 
-/* Programs skip what comes under another level than theirs, which they may have used in control messages alone. */
+/*
+ * Programs skip what comes under another level than theirs, which they may have used in control
+ * messages alone.
+ */
 START_TEST(told_under_its_level)
 {
 	static const int levels[] = {SOL_RDS_HISTORIC, SOL_RDS_2006, SOL_RDS};

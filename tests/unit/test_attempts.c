@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_attempts.c - a connection has one endpoint at a time, however its attempts and those of the peer fall together.
+ * test_attempts.c - a connection has one endpoint at a time, however its attempts and those of the
+ * peer fall together.
  *
- * The test plays a transport to another host, and the process there (test_reach_fake.h), and says in the order that it wants what comes of
- * what it is asked.
+ * The test plays a transport to another host, and the process there (test_reach_fake.h), and says
+ * in the order that it wants what comes of what it is asked.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +36,10 @@ static void nothing(void *arg)
 	(void)arg;
 }
 
-/* What a thread does after it has let go of the locks (rds_conn_start() and others), and what the helper makes of it. */
+/*
+ * What a thread does after it has let go of the locks (rds_conn_start() and others), and what the
+ * helper makes of it.
+ */
 static void late_timer(void)
 {
 	struct rds_conn *conn = the_conn();
@@ -104,7 +108,8 @@ static void setup(void)
 {
 	far_setup();
 	id = far_id(0);
-	id.peer.b[sizeof(id.peer.b) - 1] = 1; /* smaller than ours: of two attempts that cross, the peer's wins */
+	/* smaller than ours: of two attempts that cross, the peer's wins */
+	id.peer.b[sizeof(id.peer.b) - 1] = 1;
 }
 
 static void setup_wrapped(void)
@@ -183,7 +188,10 @@ START_TEST(test_crossing_ours)
 }
 END_TEST
 
-/* Who wins a crossing does not matter where nothing crosses: the peer has given up its first attempt. */
+/*
+ * Who wins a crossing does not matter where nothing crosses: the peer has given up its first
+ * attempt.
+ */
 START_TEST(test_asks_twice)
 {
 	struct fake_ep *first, *second;
@@ -301,7 +309,10 @@ static void shows(unsigned attempts, unsigned reason, unsigned flags)
 	ck_assert_uint_eq(p.flags, flags);
 }
 
-/* What rds-info says of it: when it was tried, came up, went down, and why (the numbers are those of its list). */
+/*
+ * What rds-info says of it: when it was tried, came up, went down, and why (the numbers are those
+ * of its list).
+ */
 START_TEST(test_past)
 {
 	int64_t begin = time(NULL), reset;
@@ -341,7 +352,10 @@ static uint32_t word(const unsigned char *rec, size_t at)
 	return v;
 }
 
-/* What follows the addresses in the record of rds-info -I, as 2.3.6 has it; IPv6 addresses make it longer by `more`. */
+/*
+ * What follows the addresses in the record of rds-info -I, as 2.3.6 has it; IPv6 addresses make it
+ * longer by `more`.
+ */
 static void is_device(const unsigned char *rec, size_t more, bool up)
 {
 	rec += more;

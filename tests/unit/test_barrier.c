@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_barrier.c - ids and marks of RDS_BARRIER: what a call answers, readiness, operations that finish out of order or
- * are refused, and a long run beside a model that does everything the slow way.  Linked with malloc, calloc and
- * free wrapped.
+ * test_barrier.c - ids and marks of RDS_BARRIER: what a call answers, readiness, operations that
+ * finish out of order or are refused, and a long run beside a model that does everything the slow
+ * way.  Linked with malloc, calloc and free wrapped.
  */
 #include <check.h>
 #include <errno.h>
@@ -19,7 +19,9 @@
 
 /* ---- memory that runs out ---- */
 
-/* Check allocates as well: these are looked at, and set, only where none of its macros is between. */
+/*
+ * Check allocates as well: these are looked at, and set, only where none of its macros is between.
+ */
 static int left = -1; /* allocations that succeed; -1 all */
 static long held;     /* bytes; below 0: what Check frees did not all come through here */
 
@@ -191,7 +193,10 @@ START_TEST(wrong_ids)
 }
 END_TEST
 
-/* One operation that never ends while thousands come and go behind it: the ring holds what is unfinished. */
+/*
+ * One operation that never ends while thousands come and go behind it: the ring holds what is
+ * unfinished.
+ */
 START_TEST(stuck)
 {
 	uint64_t first = begin(A), id, before = 0;
@@ -377,7 +382,8 @@ END_TEST
 
 START_TEST(blocking)
 {
-	ck_assert_int_eq(call(A, 1, false, 0), -EAGAIN); /* nothing outstanding: it would sleep for ever */
+	/* nothing outstanding: it would sleep for ever */
+	ck_assert_int_eq(call(A, 1, false, 0), -EAGAIN);
 	ck_assert(rds_sock_marks_in_use(&b));
 	begin(A);
 	begin(A);
@@ -416,8 +422,10 @@ END_TEST
 START_TEST(wrap)
 {
 	begin(A);
-	ck_assert_int_eq(call(A, UINT64_MAX, true, 0), 0);		/* what later rds-stress begins with */
-	ck_assert_int_eq(call(A, (UINT64_C(1) << 63) + 1, true, 0), 0); /* the farthest that is past */
+	/* what later rds-stress begins with */
+	ck_assert_int_eq(call(A, UINT64_MAX, true, 0), 0);
+	/* the farthest that is past */
+	ck_assert_int_eq(call(A, (UINT64_C(1) << 63) + 1, true, 0), 0);
 	ck_assert_int_eq(call(A, UINT64_C(1) << 63, true, 0), -EAGAIN);
 }
 END_TEST
@@ -429,7 +437,8 @@ START_TEST(any_rise_is_readable)
 	begin(A);
 	begin(B);
 	ck_assert(!rds_sock_marks_readable(&b));
-	rds_sock_marks_finish(&b, A, 1); /* also if that was inside sendmsg: nothing had to be set up */
+	/* also if that was inside sendmsg: nothing had to be set up */
+	rds_sock_marks_finish(&b, A, 1);
 	ck_assert(rds_sock_marks_readable(&b));
 	rds_sock_marks_recv_empty(&b);
 	ck_assert(!rds_sock_marks_readable(&b));
@@ -471,7 +480,8 @@ START_TEST(armed_anew)
 	rds_sock_marks_finish(&b, B, 2);
 	rds_sock_marks_recv_empty(&b);
 	ck_assert(!rds_sock_marks_readable(&b));
-	ck_assert_int_eq(call(A, 1, true, 1), 0); /* done is not armed, and fetching does not disarm */
+	/* done is not armed, and fetching does not disarm */
+	ck_assert_int_eq(call(A, 1, true, 1), 0);
 	ck_assert_int_eq(call(A, 0, true, 1), 0);
 	rds_sock_marks_finish(&b, A, 3);
 	rds_sock_marks_finish(&b, A, 5); /* A's mark is no matter of B's id */

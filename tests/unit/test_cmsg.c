@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_cmsg.c - control messages of a send in the kernel's order of checks, and what a receive writes.
- * Buffers end at an unmapped page where a step too far would matter.
+ * test_cmsg.c - control messages of a send in the kernel's order of checks, and what a receive
+ * writes.  Buffers end at an unmapped page where a step too far would matter.
  */
 #include <check.h>
 #include <errno.h>
@@ -290,7 +290,9 @@ START_TEST(zero_copy_rules)
 }
 END_TEST
 
-/* An unknown type comes before the vectors of a later message, and after those of an earlier one. */
+/*
+ * An unknown type comes before the vectors of a later message, and after those of an earlier one.
+ */
 START_TEST(order_of_errors)
 {
 	struct rds_rdma_args args = {.nr_local = 1025};
@@ -356,12 +358,13 @@ START_TEST(refusals)
 END_TEST
 
 /*
- * Another thread rewrites lengths and numbers all the time: wrong answers are fine, leaving the buffer is not.  (Not under
- * the thread sanitizer: the race is what is tested.)
+ * Another thread rewrites lengths and numbers all the time: wrong answers are fine, leaving the
+ * buffer is not.  (Not under the thread sanitizer: the race is what is tested.)
  */
 #ifndef __SANITIZE_THREAD__
 static _Atomic bool stop;
-#define TWO (2 * CMSG_SPACE(sizeof(struct rds_rdma_args))) /* bytes of the two messages; their headers are hit */
+/* bytes of the two messages; their headers are hit */
+#define TWO (2 * CMSG_SPACE(sizeof(struct rds_rdma_args)))
 
 static void *scribble(void *arg)
 {

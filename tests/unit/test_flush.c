@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_flush.c - a connection breaks under a program that asks for the ends of its messages: operations and messages end in the order in which they
- * were sent, when it is known what the peer has, and nothing goes meanwhile (flush.c, asend.c).  The transport takes as much as it is told to.
+ * test_flush.c - a connection breaks under a program that asks for the ends of its messages:
+ * operations and messages end in the order in which they were sent, when it is known what the peer
+ * has, and nothing goes meanwhile (flush.c, asend.c).  The transport takes as much as it is told
+ * to.
  */
 #include <check.h>
 #include <stdlib.h>

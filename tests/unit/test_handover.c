@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_handover.c - a port changes its owner between any two looks of one send (linked with --wrap=registry_lookup, --wrap=registry_sock_is_gone):
- * what waited for it arrives first, and all of it.
+ * test_handover.c - a port changes its owner between any two looks of one send (linked with
+ * --wrap=registry_lookup, --wrap=registry_sock_is_gone):  what waited for it arrives first, and all
+ * of it.
  *
- * The answers are written down beforehand.  They hold for the test's own thread; the helper's is told that the port is changing hands.
+ * The answers are written down beforehand.  They hold for the test's own thread; the helper's is
+ * told that the port is changing hands.
  */
 #include <arpa/inet.h>
 #include <check.h>
@@ -20,7 +22,8 @@
 enum answer { TRUTH, NOBODYS, OURS, NONE };
 
 static const enum answer truth[] = {TRUTH};
-static __thread const enum answer *script; /* this thread's next answers; behind the last one: TRUTH */
+/* this thread's next answers; behind the last one: TRUTH */
+static __thread const enum answer *script;
 static _Atomic bool changing;		   /* for the others */
 
 int __real_registry_lookup(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
@@ -103,7 +106,10 @@ static unsigned got(void)
 	return number;
 }
 
-/* What one send is told, look by look: before it takes the lock, with it, for what waits (twice if it is nobody's), and once more. */
+/*
+ * What one send is told, look by look: before it takes the lock, with it, for what waits (twice if
+ * it is nobody's), and once more.
+ */
 static const enum answer scripts[][8] = {
 	{OURS, OURS, NOBODYS, NOBODYS, OURS},
 	{NONE, OURS, NOBODYS, NOBODYS, OURS},
@@ -131,7 +137,10 @@ START_TEST(test_changes_between_looks)
 }
 END_TEST
 
-/* It was somebody's a moment ago, so the address is this host's: nothing for it waits for the address to appear. */
+/*
+ * It was somebody's a moment ago, so the address is this host's: nothing for it waits for the
+ * address to appear.
+ */
 START_TEST(test_owner_ends_between_looks)
 {
 	static const enum answer waits[] = {NOBODYS, NOBODYS, NOBODYS, NOBODYS, TRUTH};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_heir.c - who may carry a socket: with a deposit in the stand-in or without one, beside a carrier that lives, that was killed, that is
- * somebody else by now; wills that are nonsense.
+ * test_heir.c - who may carry a socket: with a deposit in the stand-in or without one, beside a
+ * carrier that lives, that was killed, that is somebody else by now; wills that are nonsense.
  */
 #include <check.h>
 #include <errno.h>
@@ -160,7 +160,8 @@ START_TEST(only_when_the_carrier_is_gone)
 	ck_assert_uint_eq(rds_standby_hangup_fds(&p, 1), 1);
 	ck_assert_int_eq(poll(&p, 1, 0), 1); /* its other end is closed */
 	ck_assert_int_ge(rds_standby_hangup_fd(inode), 0);
-	rds_standby_hangup_drop(); /* nobody could be found: it does not wake again, and can be taken all the same */
+	/* nobody could be found: it does not wake again, and can be taken all the same */
+	rds_standby_hangup_drop();
 	ck_assert_int_lt(rds_standby_hangup_fd(inode), 0);
 	ck_assert(rds_standby_owner_died(standin));
 	ck_assert_int_eq(rds_standby_take_over(standin, inode, &e), 0);
@@ -203,7 +204,10 @@ START_TEST(the_next_carrier)
 }
 END_TEST
 
-/* held: the holder has what the last carrier gave it; shown: so much that says "readable" lies before the deposit. */
+/*
+ * held: the holder has what the last carrier gave it; shown: so much that says "readable" lies
+ * before the deposit.
+ */
 static const struct {
 	bool held;
 	int shown;
@@ -230,7 +234,8 @@ START_TEST(a_deposit_goes_first)
 	pid = carrier();
 	ck_assert_int_eq(rds_handoff_park(end_of_it, file, -1, has_will ? will : -1, 77), 0);
 	if (has_will && (held || !deposits[_i].shown))
-		ck_assert_int_eq(rds_standby_take_over(standin, inode, &e), -EAGAIN); /* until the lock is let go */
+		/* until the lock is let go */
+		ck_assert_int_eq(rds_standby_take_over(standin, inode, &e), -EAGAIN);
 	end(pid);
 	ck_assert_int_eq(rds_standby_take_over(standin, inode, &e), 0);
 	ck_assert_int_ge(e.file, 0);
@@ -243,7 +248,9 @@ START_TEST(a_deposit_goes_first)
 }
 END_TEST
 
-/* What says "readable" is no deposit, and stays; nor is the end of everything, which looks like it. */
+/*
+ * What says "readable" is no deposit, and stays; nor is the end of everything, which looks like it.
+ */
 START_TEST(only_shown)
 {
 	struct pollfd p = {.fd = standin, .events = POLLIN};
@@ -325,7 +332,8 @@ START_TEST(what_is_no_will)
 	int empty = memfd_create("empty", MFD_CLOEXEC), soft = memfd_create("soft", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
 	ck_assert_int_eq(ftruncate(soft, sizeof(*page)), 0);
-	ck_assert_int_eq(rds_standby_read_lease(soft, &st), -EPROTO); /* it could be made shorter while it is read */
+	/* it could be made shorter while it is read */
+	ck_assert_int_eq(rds_standby_read_lease(soft, &st), -EPROTO);
 	close(soft);
 	ck_assert_int_eq(rds_standby_read_lease(will, &st), 0);
 	ck_assert_uint_eq(st.reg_idx, 10);
@@ -343,7 +351,10 @@ START_TEST(what_is_no_will)
 }
 END_TEST
 
-/* Of many sockets that nobody answers for only the first is waited for that long: a program starts meanwhile. */
+/*
+ * Of many sockets that nobody answers for only the first is waited for that long: a program starts
+ * meanwhile.
+ */
 START_TEST(nobody_answers)
 {
 	uint64_t began;

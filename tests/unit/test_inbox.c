@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_inbox.c - what lies in an inbox when it is emptied: parcels in the order in which they came, nonsense that anybody may have written, and
- * connections on which nothing has come yet.
+ * test_inbox.c - what lies in an inbox when it is emptied: parcels in the order in which they came,
+ * nonsense that anybody may have written, and connections on which nothing has come yet.
  */
 #include <arpa/inet.h>
 #include <check.h>
@@ -70,7 +70,9 @@ static int file_of(unsigned from, unsigned to, uint32_t says, bool seal, struct 
 	return fd;
 }
 
-/* On a connection (or a new one): it stays open, as that of a sender that has been stopped there. */
+/*
+ * On a connection (or a new one): it stays open, as that of a sender that has been stopped there.
+ */
 static int leave(int fd, const struct rds_mailbox_batch *p, int file)
 {
 	int err;
@@ -121,7 +123,10 @@ START_TEST(test_order)
 }
 END_TEST
 
-/* A connection in which nothing was found takes nothing any more; what is left later is for the next carrier, and lasts as long as the inbox. */
+/*
+ * A connection in which nothing was found takes nothing any more; what is left later is for the
+ * next carrier, and lasts as long as the inbox.
+ */
 START_TEST(test_too_late)
 {
 	struct rds_mailbox_batch p;
@@ -227,7 +232,8 @@ START_TEST(test_no_descriptor)
 		;
 	ck_assert_int_eq(errno, EMFILE);
 	ck_assert_int_eq(rds_mailbox_empty(inbox, sock), -EMFILE);
-	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0); /* the leak sanitizer needs some at exit */
+	/* the leak sanitizer needs some at exit */
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 END_TEST
 
@@ -328,7 +334,10 @@ static uint32_t left(void)
 	return has.mailbox_bytes;
 }
 
-/* What does not fit waits with its sender, and comes when somebody carries the socket; all of it in order. */
+/*
+ * What does not fit waits with its sender, and comes when somebody carries the socket; all of it in
+ * order.
+ */
 START_TEST(test_senders_wait)
 {
 	const unsigned n = 2 * ROOM / LEN;
@@ -352,7 +361,8 @@ START_TEST(test_senders_wait)
 	rds_mailbox_deliver_all();
 	ck_assert_uint_eq(left(), ROOM + LEN);
 	ck_assert_uint_eq((uint32_t)atomic_load(&from->snd), (n - ROOM / LEN - 1) * LEN);
-	rds_lock(&rds_lock_control); /* as a new owner does it: or what waits would come as soon as the port is somebody's */
+	/* as a new owner does it: or what waits would come as soon as the port is somebody's */
+	rds_lock(&rds_lock_control);
 	ck_assert_int_eq(registry_sock_take_over(rds_node_registry, sock->reg_idx, &name, false), 0);
 	rx_lock();
 	inc = sock->rx_head;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_leave.c - a process leaves its sockets while others are at something with them: a thread of its own at a send, another process at one that it
- * ends behind.  Linked with --wrap=registry_sock_orphan and --wrap=registry_lookup, in which the test has the other one do that.
+ * test_leave.c - a process leaves its sockets while others are at something with them: a thread of
+ * its own at a send, another process at one that it ends behind.  Linked with
+ * --wrap=registry_sock_orphan and --wrap=registry_lookup, in which the test has the other one do
+ * that.
  */
 #include <arpa/inet.h>
 #include <check.h>
@@ -160,7 +162,10 @@ static void leaves(void)
 	rx_unlock();
 }
 
-/* It had looked whether the socket leaves before it did: by the time it has found out where to send, what the socket has sent may be in the deposit. */
+/*
+ * It had looked whether the socket leaves before it did: by the time it has found out where to
+ * send, what the socket has sent may be in the deposit.
+ */
 START_TEST(leaves_during_a_send)
 {
 	struct rds_sock *to;

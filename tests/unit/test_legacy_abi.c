@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_legacy_abi.c - structures of 2007 to today, written here as bytes at offsets, and what is made of them.
- * Every body lies in memory of exactly its size, so that an address sanitizer sees a step too far.
+ * test_legacy_abi.c - structures of 2007 to today, written here as bytes at offsets, and what is
+ * made of them.  Every body lies in memory of exactly its size, so that an address sanitizer sees a
+ * step too far.
  */
 #include <check.h>
 #include <errno.h>
@@ -145,9 +146,9 @@ START_TEST(layouts)
 END_TEST
 
 /*
- * Rule 1.  Letters of `want` for nothing known, word 0 known, word 2 known, both: A address first, C cookie first, E
- * EINVAL.  Numbers that decide must not ask, so their four letters are alike; but today's cookie counts for more than
- * an old look.
+ * Rule 1.  Letters of `want` for nothing known, word 0 known, word 2 known, both: A address first,
+ * C cookie first, E EINVAL.  Numbers that decide must not ask, so their four letters are alike; but
+ * today's cookie counts for more than an old look.
  */
 static const struct {
 	enum rds_abi_epoch epoch;
@@ -168,7 +169,8 @@ static const struct {
 START_TEST(order_of_words)
 {
 	for (unsigned k = 0; k < 4; k++)
-		for (int more = -1; more <= 1; more += 2) { /* those that are not L are less or more */
+		/* those that are not L are less or more */
+		for (int more = -1; more <= 1; more += 2) {
 			char got = 'E';
 			int ret;
 
@@ -231,7 +233,8 @@ static const struct {
 	{RDS_EPOCH_32, 56, 3 | NOTIFY, false, 8, false},
 	{RDS_EPOCH_LATER, 56, 0, false, 8, false},
 	{RDS_EPOCH_LATER, 64, 0, false, 8, false}, /* the kernel ignores what is too much */
-	{RDS_EPOCH_NONE, 64, 1, true, 4, true},	   /* b2, whose children never call the barrier in notify mode */
+	/* b2, whose children never call the barrier in notify mode */
+	{RDS_EPOCH_NONE, 64, 1, true, 4, true},
 	{RDS_EPOCH_NONE, 64, 1 | NOTIFY, true, 4, true},
 	{RDS_EPOCH_24, 64, 1, true, 4, true},
 	{RDS_EPOCH_32, 64, 1, true, 4, true},
@@ -287,7 +290,8 @@ static const struct {
 	{"auto", RDS_EPOCH_NONE, POINTER, POINTER, 0, PROBED_BAD},
 	{"auto", RDS_EPOCH_24, 0, RW, 0, 0},
 	{"auto", RDS_EPOCH_24, 1, RW | ONCE, 0, 0},
-	{"auto", RDS_EPOCH_24, UINT64_C(0xdeadbeefcafe0100), RW, 0, 0}, /* a1 never cleared the other bytes */
+	/* a1 never cleared the other bytes */
+	{"auto", RDS_EPOCH_24, UINT64_C(0xdeadbeefcafe0100), RW, 0, 0},
 	{"auto", RDS_EPOCH_24, UINT64_C(0xdeadbeefcafe0101), RW | ONCE, 0, 0},
 	{"auto", RDS_EPOCH_24, POINTER, RW, POINTER, 0},
 	{"auto", RDS_EPOCH_24, POINTER - 0xc, RW, POINTER - 0xc, 0}, /* 0 mod 16 */
@@ -360,7 +364,10 @@ END_TEST
 
 #define ALL UINT64_MAX
 
-/* By cmsg and size: word of compare, value; word of each mask (or 100 + n for the constant n); flags, token. */
+/*
+ * By cmsg and size: word of compare, value; word of each mask (or 100 + n for the constant n);
+ * flags, token.
+ */
 static const struct {
 	int type, size, compare, value, compare_mask, value_mask, flags, token;
 	bool swap;
@@ -521,7 +528,10 @@ START_TEST(overridden)
 }
 END_TEST
 
-/* A call for another process, which holds the socket: its options and its age count, and not those of who carries it. */
+/*
+ * A call for another process, which holds the socket: its options and its age count, and not those
+ * of who carries it.
+ */
 START_TEST(of_a_caller)
 {
 	struct rds_caller caller = {.abi = RDS_ABI_A0 + _i, .epoch = RDS_EPOCH_NONE};

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Locks with a bias (engine/sys/lock.h) and threads' records (engine/sys/thread_record.h): mutual exclusion while biases are given and withdrawn
- * at every point, trylock beside them, threads that come and go.  What is counted is changed without atomics, so that any two
- * threads inside at once lose counts.
+ * Locks with a bias (engine/sys/lock.h) and threads' records (engine/sys/thread_record.h): mutual
+ * exclusion while biases are given and withdrawn at every point, trylock beside them, threads that
+ * come and go.  What is counted is changed without atomics, so that any two threads inside at once
+ * lose counts.
  */
 #include <check.h>
 #include <errno.h>
@@ -183,7 +184,10 @@ static void refuse_membarrier(void)
 	ck_assert_int_eq(syscall(SYS_membarrier, 0, 0, 0), -1);
 }
 
-/* As a rule, and after the program has put up a filter of system calls, when biases are in use already. */
+/*
+ * As a rule, and after the program has put up a filter of system calls, when biases are in use
+ * already.
+ */
 START_TEST(barrier)
 {
 	uint64_t owned = 0;
@@ -217,7 +221,10 @@ START_TEST(threads_come_and_go)
 }
 END_TEST
 
-/* An owner at full speed and a visitor now and then, as a program's thread and the helper: the bias is there most of the time. */
+/*
+ * An owner at full speed and a visitor now and then, as a program's thread and the helper: the bias
+ * is there most of the time.
+ */
 START_TEST(bias_comes_back)
 {
 	static unsigned seldom = 2000;

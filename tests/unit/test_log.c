@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_log.c - what a line looks like, where it goes, when it is held back, and that it never hurts the program.
- * Each test runs in a process of its own, so descriptor 2 can be anything.
+ * test_log.c - what a line looks like, where it goes, when it is held back, and that it never hurts
+ * the program.  Each test runs in a process of its own, so descriptor 2 can be anything.
  */
 #include <check.h>
 #include <errno.h>
@@ -114,7 +114,10 @@ static void shout(int i)
 	rds_warn("shout %d", i);
 }
 
-/* A burst, then one per five seconds: of a shortage that lasts.  It cannot be waited for that here; the clock is ours. */
+/*
+ * A burst, then one per five seconds: of a shortage that lasts.  It cannot be waited for that here;
+ * the clock is ours.
+ */
 START_TEST(rate)
 {
 	unsigned i;
@@ -194,7 +197,10 @@ static void on_signal(int sig)
 	signals++;
 }
 
-/* A daemon's log that is as long as it may be: nobody asked the library to end the daemon.  _i: the program holds that signal back, and has one. */
+/*
+ * A daemon's log that is as long as it may be: nobody asked the library to end the daemon.  _i: the
+ * program holds that signal back, and has one.
+ */
 START_TEST(file_at_its_limit)
 {
 	struct rlimit few = {4096, 4096};
@@ -250,7 +256,10 @@ START_TEST(pipe_with_reader)
 }
 END_TEST
 
-/* A stand-in of an RDS socket as descriptor 2 gets nothing; a stream socket, as of a service manager, does. */
+/*
+ * A stand-in of an RDS socket as descriptor 2 gets nothing; a stream socket, as of a service
+ * manager, does.
+ */
 START_TEST(sockets)
 {
 	static const int types[] = {SOCK_SEQPACKET, SOCK_STREAM};
@@ -385,7 +394,10 @@ START_TEST(from_a_full_table)
 }
 END_TEST
 
-/* Where the line of the program's own threads would go it goes, too, and else nowhere; nothing blocks. */
+/*
+ * Where the line of the program's own threads would go it goes, too, and else nowhere; nothing
+ * blocks.
+ */
 START_TEST(from_another_table)
 {
 	static char junk[65536];

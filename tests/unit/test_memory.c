@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_memory.c - another process's memory by its descriptor (foreign_memory.c): what is there is copied, what is not is -EFAULT, and what is no such
- * descriptor is refused.
+ * test_memory.c - another process's memory by its descriptor (foreign_memory.c): what is there is
+ * copied, what is not is -EFAULT, and what is no such descriptor is refused.
  */
 #include <check.h>
 #include <errno.h>
@@ -119,7 +119,8 @@ START_TEST(not_there)
 	ck_assert_int_eq(rds_ucopy_from(m, buf, UINT64_MAX - 5, 100), -EFAULT);
 	ck_assert_int_eq(rds_ucopy_from(m, buf, 16, 0), 0);
 	its_end();
-	ck_assert_int_eq(rds_ucopy_from(m, buf, (uintptr_t)there, 1), -EFAULT); /* that process has none any more */
+	/* that process has none any more */
+	ck_assert_int_eq(rds_ucopy_from(m, buf, (uintptr_t)there, 1), -EFAULT);
 	rds_foreign_memory_put(m);
 }
 END_TEST

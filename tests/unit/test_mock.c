@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_mock.c - the mock's devices (tests/mock) do what mock.h says: the tests that stand on them mean nothing otherwise.
+ * test_mock.c - the mock's devices (tests/mock) do what mock.h says: the tests that stand on them
+ * mean nothing otherwise.
  */
 #include "tests/mock/mock_pair.h"
 

@@ -82,7 +82,10 @@ START_TEST(test_ports)
 }
 END_TEST
 
-/* The side that accepts may send before the other has fetched its answer; both events, in either order. */
+/*
+ * The side that accepts may send before the other has fetched its answer; both events, in either
+ * order.
+ */
 START_TEST(test_events_by_hand)
 {
 	peer_listen(&b, B, PORT);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_moved.c - ports of another host that move from one process to another, and ours that do: what was sent to the old owner
- * comes back and goes to the new one, in order (test_reach_fake.h plays the other host).
+ * test_moved.c - ports of another host that move from one process to another, and ours that do:
+ * what was sent to the old owner comes back and goes to the new one, in order (test_reach_fake.h
+ * plays the other host).
  */
 #include <arpa/inet.h>
 #include <check.h>
@@ -60,7 +61,10 @@ START_TEST(test_moved)
 	say(5, "c");
 	say(9, "more");
 	await(locked(&fake.nsent) == 5);
-	/* "b" (3) came back: so will "c", which goes after it, and what is new behind both; "a" had been dealt with. */
+	/*
+	 * "b" (3) came back: so will "c", which goes after it, and what is new behind both; "a" had
+	 * been dealt with.
+	 */
 	notice(0, 1, 3, 5);
 	await(locked(&fake.nasked) == 3);
 	ck_assert_uint_eq(fake.asked[2], 5);
@@ -88,8 +92,9 @@ START_TEST(test_moved)
 END_TEST
 
 /*
- * "a" was received by the old process and is not acknowledged, when "b" comes back: it is under way no more, and nothing new goes after it; what
- * is new goes behind what has come back, as long as that waits.
+ * "a" was received by the old process and is not acknowledged, when "b" comes back: it is under way
+ * no more, and nothing new goes after it; what is new goes behind what has come back, as long as
+ * that waits.
  */
 START_TEST(test_moved_while_under_way)
 {
@@ -113,7 +118,10 @@ START_TEST(test_moved_while_under_way)
 }
 END_TEST
 
-/* A notice with nothing to take: the next message asks, and does not follow what was dealt with long ago. */
+/*
+ * A notice with nothing to take: the next message asks, and does not follow what was dealt with
+ * long ago.
+ */
 START_TEST(test_moved_nothing_there)
 {
 	far_begins(1, "a");
@@ -147,8 +155,8 @@ static void of_operation(struct rds_conn *conn, uint64_t seq, uint64_t op)
 }
 
 /*
- * Messages that came back and go with operations: "b"'s has ended well, "c"'s has not.  "d" has none, but its own end is to be told: as it goes at the
- * new place.
+ * Messages that came back and go with operations: "b"'s has ended well, "c"'s has not.  "d" has
+ * none, but its own end is to be told: as it goes at the new place.
  */
 START_TEST(test_moved_with_operations)
 {
@@ -190,8 +198,8 @@ START_TEST(test_moved_with_operations)
 END_TEST
 
 /*
- * All room is taken, and given back only when the peer acknowledges, which it may not before the notice is heeded: that is said before what waits for
- * room.
+ * All room is taken, and given back only when the peer acknowledges, which it may not before the
+ * notice is heeded: that is said before what waits for room.
  */
 START_TEST(test_moved_without_room)
 {
@@ -370,7 +378,8 @@ START_TEST(test_sends_back)
 	ck_assert_uint_eq(atomic_load(&fake.eps[1]->ack), 2);
 	far_acks(1, fake.sent[0].hdr.seq);
 	nothing_for(20);
-	ck_assert_uint_eq(atomic_load(&fake.eps[1]->ack), 2); /* that the notice has come says nothing of what was done about it */
+	/* that the notice has come says nothing of what was done about it */
+	ck_assert_uint_eq(atomic_load(&fake.eps[1]->ack), 2);
 	heeded(1, 5, 0);
 	ck_assert_uint_eq(atomic_load(&fake.eps[1]->ack), 5);
 	ck_assert_uint_eq(locked(&fake.nsent), 2);
@@ -415,7 +424,10 @@ static void leave(struct rds_conn *conn, uint16_t port)
 	rx_unlock();
 }
 
-/* A socket that is being left to others: nothing is accepted any more, each message comes back, and no more notices are sent than are needed. */
+/*
+ * A socket that is being left to others: nothing is accepted any more, each message comes back, and
+ * no more notices are sent than are needed.
+ */
 START_TEST(test_leaves)
 {
 	struct rds_hdr hdr = {.sport = 9, .dport = 4000, .seq = 1};
@@ -428,7 +440,8 @@ START_TEST(test_leaves)
 	leaves(true);
 	for (hdr.seq = 2; hdr.seq <= 4; hdr.seq++) { /* sent before the peer has heeded anything */
 		far_sends(0, &hdr, "", 0);
-		leaves(false); /* it goes on after all: what comes back must not be accepted as well */
+		/* it goes on after all: what comes back must not be accepted as well */
+		leaves(false);
 	}
 	leaves(true);
 	ck_assert_ptr_null(fake.sk->rx_head->next); /* the first alone has been accepted */
@@ -458,7 +471,10 @@ START_TEST(test_leaves)
 }
 END_TEST
 
-/* ... and is told before anything comes: from the first on that has not been accepted.  That alone holds no acknowledgement back. */
+/*
+ * ... and is told before anything comes: from the first on that has not been accepted.  That alone
+ * holds no acknowledgement back.
+ */
 START_TEST(test_leaves_first)
 {
 	struct rds_hdr hdr = {.sport = 9, .dport = 4000, .seq = 1};
@@ -472,7 +488,8 @@ START_TEST(test_leaves_first)
 	leaves(true);
 	leave(conn, 4000);
 	leave(conn, 4000);
-	ck_assert_uint_eq(rds_conn_redirect_owed(conn), 0); /* nothing of the peer's depends on it yet */
+	/* nothing of the peer's depends on it yet */
+	ck_assert_uint_eq(rds_conn_redirect_owed(conn), 0);
 	notice_is(0, 2, 4000);
 	hdr.seq = 2;
 	hdr.dport = 6;
@@ -490,7 +507,10 @@ START_TEST(test_leaves_first)
 }
 END_TEST
 
-/* Both sides leave, and each has refused something that the other's notice lies behind: neither waits for the other's acknowledgement. */
+/*
+ * Both sides leave, and each has refused something that the other's notice lies behind: neither
+ * waits for the other's acknowledgement.
+ */
 START_TEST(test_both_leave)
 {
 	struct rds_hdr hdr = {.sport = 5, .dport = 4000, .seq = 1};
@@ -564,8 +584,8 @@ static void full_but_for(struct rds_conn *conn, unsigned n)
 }
 
 /*
- * A peer that takes nothing and goes on telling that ports have moved is answered only as long as its answers do not weigh too much; that it has
- * heeded ours is always heard.
+ * A peer that takes nothing and goes on telling that ports have moved is answered only as long as
+ * its answers do not weigh too much; that it has heeded ours is always heard.
  */
 START_TEST(test_tells_and_takes_nothing)
 {
@@ -601,7 +621,10 @@ START_TEST(test_tells_and_takes_nothing)
 }
 END_TEST
 
-/* ... or sends to ports that have moved: then it is we who tell, and it may claim to have heeded what it has not taken. */
+/*
+ * ... or sends to ports that have moved: then it is we who tell, and it may claim to have heeded
+ * what it has not taken.
+ */
 START_TEST(test_sends_and_takes_nothing)
 {
 	struct rds_hdr hdr = {.sport = 9, .dport = 5};
@@ -676,7 +699,8 @@ START_TEST(test_leaving_lets_nobody_in)
 	far_connects(); /* 77 */
 	rds_conn_refuse_new(true);
 	far_asks(&id, -EAGAIN);
-	in_helper(comes_back_at_once, ep_new(NULL)); /* it may have something of ours to say, or we of its */
+	/* it may have something of ours to say, or we of its */
+	in_helper(comes_back_at_once, ep_new(NULL));
 	rds_conn_refuse_new(false);
 }
 END_TEST

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_native.c - operations that devices carry out, as the engine sees them: which regions are shown, who is told (mr_shown.c), and what
- * the initiator makes of that (rdma_native.c).  The transport takes notes.
+ * test_native.c - operations that devices carry out, as the engine sees them: which regions are
+ * shown, who is told (mr_shown.c), and what the initiator makes of that (rdma_native.c).  The
+ * transport takes notes.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -412,7 +413,8 @@ static bool goes(uint32_t rkey, uint64_t at, uint64_t len)
 
 	ck_assert_uint_eq(did.post - before, went);
 	ck_assert(op->started == went && op->by_device == went);
-	ck_assert_uint_eq(atomic_load(&conn->device_writes), writes + went); /* (before->by_device does not count) */
+	/* (before->by_device does not count) */
+	ck_assert_uint_eq(atomic_load(&conn->device_writes), writes + went);
 	op_end(op);
 	return went;
 }
@@ -547,7 +549,10 @@ static void answers_go(void)
 	rds_unlock(&conn->tx);
 }
 
-/* Of a region that a device may still read the peer hears that it is done with when it is; also if nobody waits for the read any more. */
+/*
+ * Of a region that a device may still read the peer hears that it is done with when it is; also if
+ * nobody waits for the read any more.
+ */
 START_TEST(test_gone_behind_reads)
 {
 	struct rds_op *read;
@@ -671,7 +676,10 @@ START_TEST(test_turns_broken)
 }
 END_TEST
 
-/* Sent, not acknowledged, and so on a connection that breaks with the operation with that number: 0 a piece. */
+/*
+ * Sent, not acknowledged, and so on a connection that breaks with the operation with that number: 0
+ * a piece.
+ */
 static void message_sent(uint64_t op)
 {
 	if (!conn->unacked) {

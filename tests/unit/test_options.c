@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* test_options.c - values, defaults and complaints of the environment variables.  Each test has a process of its own. */
+/*
+ * test_options.c - values, defaults and complaints of the environment variables.  Each test has a
+ * process of its own.
+ */
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -95,7 +98,8 @@ START_TEST(good_values)
 	ck_assert_int_eq(with("RDS_PRELOAD_ABI", "d")->abi, RDS_ABI_D);
 	ck_assert_int_eq(with("RDS_PRELOAD_WMEM_DEFAULT", "64K")->wmem_default, 65536);
 	ck_assert_int_eq(with("RDS_PRELOAD_RMEM_MAX", "2304")->rmem_max, 2304);
-	ck_assert_int_eq(with("RDS_PRELOAD_LINGER_MS", "")->linger_ms, 2000); /* empty is as good as unset */
+	/* empty is as good as unset */
+	ck_assert_int_eq(with("RDS_PRELOAD_LINGER_MS", "")->linger_ms, 2000);
 	ck_assert_str_eq(said(), "");
 }
 END_TEST
@@ -164,7 +168,9 @@ START_TEST(bad_values)
 }
 END_TEST
 
-/* What rdsrun asks before it sets a variable: the same verdict, nothing printed, nothing changed. */
+/*
+ * What rdsrun asks before it sets a variable: the same verdict, nothing printed, nothing changed.
+ */
 START_TEST(value_ok)
 {
 	char name[64], want[96];
@@ -227,7 +233,8 @@ START_TEST(patience)
 	patient(4); /* before anybody has asked for an option */
 	ck_assert_int_eq(rds_options()->patience, 4);
 	ck_assert_int_eq(rds_options()->linger_ms, 8000);
-	ck_assert_int_eq(rds_options()->keepalive_ms, 5000); /* how often something is done is not multiplied */
+	/* how often something is done is not multiplied */
+	ck_assert_int_eq(rds_options()->keepalive_ms, 5000);
 	setenv("RDS_PRELOAD_LINGER_MS", "2000", 1);
 	rds_options_reset();
 	ck_assert_int_eq(rds_options()->linger_ms, 2000);
@@ -295,7 +302,8 @@ START_TEST(too_much)
 
 	memset(big, 'y', sizeof(big) - 1);
 	big[sizeof(big) - 1] = '\0';
-	ck_assert_str_eq(with("RDS_PRELOAD_LOG_FILE", big)->log_file, ""); /* longer than any path */
+	/* longer than any path */
+	ck_assert_str_eq(with("RDS_PRELOAD_LOG_FILE", big)->log_file, "");
 	clearenv();
 	for (int i = 0; i < 10; i++) {
 		snprintf(name, sizeof(name), "RDS_PRELOAD_X%d", i);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_orphan.c - what sockets have sent to a peer that does not take it, and leave behind when they are closed (engine/conn/closed_sockets.c).  The other host is
- * test_reach_fake.h's.
+ * test_orphan.c - what sockets have sent to a peer that does not take it, and leave behind when
+ * they are closed (engine/conn/closed_sockets.c).  The other host is test_reach_fake.h's.
  */
 #include <arpa/inet.h>
 #include <stdlib.h>
@@ -49,7 +49,10 @@ static void sent_and_closed(unsigned n, size_t len)
 	ends(sender(n, len));
 }
 
-/* Messages to FAR wait: on a connection to a process that takes nothing, or until it is known who has the port. */
+/*
+ * Messages to FAR wait: on a connection to a process that takes nothing, or until it is known who
+ * has the port.
+ */
 static struct rds_conn *they_wait(bool known)
 {
 	struct rds_conn *conn;
@@ -98,7 +101,10 @@ static bool is_busy(struct rds_conn *conn)
 	return busy;
 }
 
-/* Sockets that are closed at once: an end of it, but not before they have left much; and when that is gone it begins anew. */
+/*
+ * Sockets that are closed at once: an end of it, but not before they have left much; and when that
+ * is gone it begins anew.
+ */
 START_TEST(test_many)
 {
 	unsigned each = _i & 1 ? 1 : 1000;
@@ -121,7 +127,10 @@ START_TEST(test_many)
 }
 END_TEST
 
-/* What one socket leaves is nobody's business but its own SNDBUF's; nor do those count that are open. */
+/*
+ * What one socket leaves is nobody's business but its own SNDBUF's; nor do those count that are
+ * open.
+ */
 START_TEST(test_much_of_one)
 {
 	struct rds_conn *conn = they_wait(true);
@@ -132,7 +141,8 @@ START_TEST(test_much_of_one)
 	sent_and_closed(n, LEN);
 	ck_assert_uint_eq(waiting(conn), 2 * n);
 	await(atomic_load(&rds_sock_closed_bytes) >
-	      (int64_t)MOST); /* it counts when nobody has the socket any more, the helper neither */
+	      /* it counts when nobody has the socket any more, the helper neither */
+	      (int64_t)MOST);
 	sent_and_closed(3, 10);
 	ck_assert_uint_eq(waiting(conn), 2 * n);
 	ck_assert_uint_eq(rds_sock_snd_bytes(open.sk), n * LEN);
@@ -160,7 +170,10 @@ START_TEST(test_had_been_sent)
 }
 END_TEST
 
-/* A sender has waited for room, and its peer dies: nobody will ever send there, and nothing is looked after there any more. */
+/*
+ * A sender has waited for room, and its peer dies: nobody will ever send there, and nothing is
+ * looked after there any more.
+ */
 START_TEST(test_room_was_sought)
 {
 	struct rds_conn *conn = they_wait(true);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_outlive.c - a message that has waited, and whose socket is closed and its port given to another one after the sender's last look, while the
- * message is on its way: outlive.c.  The transport here is what makes that happen between the two.
+ * test_outlive.c - a message that has waited, and whose socket is closed and its port given to
+ * another one after the sender's last look, while the message is on its way: outlive.c.  The
+ * transport here is what makes that happen between the two.
  */
 #include "engine/conn/conn.h"
 #include "engine/conn/incoming.h"
@@ -82,7 +83,8 @@ static void setup(void)
 	conn.t = &transport;
 	conn.ep = (struct rds_ep *)&endpoint;
 	conn.kind = RDS_CONN_PEER;
-	conn.id.laddr = conn.id.faddr = v4(ADDR); /* both ends: it brings to the socket what is sent to it */
+	/* both ends: it brings to the socket what is sent to it */
+	conn.id.laddr = conn.id.faddr = v4(ADDR);
 	conn.queue_tail = &conn.queue;
 	conn.next_tx = 1;
 	nsent = 0;
@@ -171,7 +173,10 @@ START_TEST(test_gone)
 }
 END_TEST
 
-/* Between the sender's look and the message's wait the port is given to another one; _i: and then to nobody for a while, so that none can be named. */
+/*
+ * Between the sender's look and the message's wait the port is given to another one; _i: and then
+ * to nobody for a while, so that none can be named.
+ */
 START_TEST(test_gone_meanwhile)
 {
 	struct rds_sock_dst to = {.bind_gen = registry_generation(rds_node_registry),

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_overtake.c - what goes before what waits: operations of the barrier's age that turn out to go to another process, the messages
- * held for them, answers; and who wakes such a message.  The transport takes notes.
+ * test_overtake.c - what goes before what waits: operations of the barrier's age that turn out to
+ * go to another process, the messages held for them, answers; and who wakes such a message.  The
+ * transport takes notes.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -218,8 +219,9 @@ static struct rds_op *write_of(struct rds_sock *from, struct rds_conn *conn, uin
 }
 
 /*
- * Two sockets with two ways: the message of each waits, on one way, for what lies behind the other one's on the other way.  What passes ends before
- * what it has passed, and a message that was passed goes when its own operation has ended well.
+ * Two sockets with two ways: the message of each waits, on one way, for what lies behind the other
+ * one's on the other way.  What passes ends before what it has passed, and a message that was
+ * passed goes when its own operation has ended well.
  */
 START_TEST(test_crosswise)
 {
@@ -233,7 +235,8 @@ START_TEST(test_crosswise)
 	atomic_store(&b.state, RDS_CONN_DOWN);
 	fourth = write_by(&sk, &b, 4)->id;
 	fifth = write_by(&other, &b, 5)->id;
-	sixth = write_by(&other, &a, 6)->id; /* ... and this one's for the fifth, which lies behind the third's */
+	/* ... and this one's for the fifth, which lies behind the third's */
+	sixth = write_by(&other, &a, 6)->id;
 	atomic_store(&a.state, RDS_CONN_UP);
 	atomic_store(&b.state, RDS_CONN_UP);
 	memset(&sent, 0, sizeof(sent));
@@ -289,7 +292,10 @@ START_TEST(test_passed_and_failed)
 }
 END_TEST
 
-/* An operation passes others, but then there is no room; they go before its message when there is, and may fail. */
+/*
+ * An operation passes others, but then there is no room; they go before its message when there is,
+ * and may fail.
+ */
 START_TEST(test_passes_and_failed)
 {
 	uint64_t second, third, fourth;
@@ -321,7 +327,9 @@ START_TEST(test_passes_and_failed)
 }
 END_TEST
 
-/* An answer that was put behind what waited for room must not stay behind what waits for the peer. */
+/*
+ * An answer that was put behind what waited for room must not stay behind what waits for the peer.
+ */
 START_TEST(test_answers_pass)
 {
 	struct rds_hdr to = {.sport = 9, .dport = 8};
@@ -355,7 +363,10 @@ START_TEST(test_answers_pass)
 }
 END_TEST
 
-/* They, too, go before what waits for the peer; but a peer that takes nothing is not answered for ever. */
+/*
+ * They, too, go before what waits for the peer; but a peer that takes nothing is not answered for
+ * ever.
+ */
 START_TEST(test_pongs)
 {
 	unsigned n = 0, most = (65 << 20) / sizeof(struct rds_queue_item);
@@ -377,7 +388,10 @@ START_TEST(test_pongs)
 }
 END_TEST
 
-/* A notice goes before what no transport ever had, each behind the last; not before what a device has been told of. */
+/*
+ * A notice goes before what no transport ever had, each behind the last; not before what a device
+ * has been told of.
+ */
 START_TEST(test_notices)
 {
 	struct iovec iov = {mem, RDS_REDIRECT_BYTES};
@@ -435,7 +449,10 @@ START_TEST(test_same_stream_at_the_end)
 }
 END_TEST
 
-/* Operations end in the order in which they go: what goes before what waits behind the held one ends before it, too. */
+/*
+ * Operations end in the order in which they go: what goes before what waits behind the held one
+ * ends before it, too.
+ */
 START_TEST(test_ends_before_what_waits)
 {
 	uint64_t first = write_to(&a, 1)->id, second = write_to(&b, 2)->id, third = write_to(&b, 3)->id;

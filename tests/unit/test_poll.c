@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_poll.c - what the stand-in of a watched socket shows to the kernel is what rds_call_poll() says, and comes and goes with it (engine/socket/standin.c).
+ * test_poll.c - what the stand-in of a watched socket shows to the kernel is what rds_call_poll()
+ * says, and comes and goes with it (engine/socket/standin.c).
  */
 #include <check.h>
 #include <poll.h>
@@ -71,7 +72,10 @@ static bool truth(void)
 	return rds_call_poll(&sock, POLLOUT) == POLLOUT;
 }
 
-/* A message is admitted as long as there is any room, so what is sent may be much more than the limit. */
+/*
+ * A message is admitted as long as there is any room, so what is sent may be much more than the
+ * limit.
+ */
 START_TEST(test_room_is_shown_when_there_is_some)
 {
 	rds_sock_watch(&sock, standin, _i);

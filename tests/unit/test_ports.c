@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_ports.c - who has which port of another host (ports.c): states, bounds, what is forgotten when.
+ * test_ports.c - who has which port of another host (ports.c): states, bounds, what is forgotten
+ * when.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -90,7 +91,9 @@ START_TEST(test_moved)
 }
 END_TEST
 
-/* Not more than 64 questions at once, not more than 65536 answers; the oldest go, questions never. */
+/*
+ * Not more than 64 questions at once, not more than 65536 answers; the oldest go, questions never.
+ */
 START_TEST(test_bounds)
 {
 	struct rds_route_port_owner o = proc(1), got;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_preload_fds.c - descriptor numbers: the table follows the kernel through copies, closes, ranges, replaced and
- * reused numbers, forks.  After every test all numbers and references have been given back.
+ * test_preload_fds.c - descriptor numbers: the table follows the kernel through copies, closes,
+ * ranges, replaced and reused numbers, forks.  After every test all numbers and references have
+ * been given back.
  */
 #define _GNU_SOURCE
 #include <check.h>
@@ -233,7 +234,10 @@ static void reap(pid_t pid)
 	ck_assert_int_eq(status, 0);
 }
 
-/* What a library of the engine's calls by name works on its numbers, what the program calls does not. */
+/*
+ * What a library of the engine's calls by name works on its numbers, what the program calls does
+ * not.
+ */
 START_TEST(a_library_inside)
 {
 	int fd = mock_socket(), number = open("/dev/null", O_RDWR), was, copy;
@@ -247,7 +251,8 @@ START_TEST(a_library_inside)
 	ck_fails(close(number), EBADF);
 	ck_fails(dup(number), EBADF);
 	was = number;
-	ck_assert_int_eq(dup2(fd, was), was); /* the program wants that one: the library's goes elsewhere */
+	/* the program wants that one: the library's goes elsewhere */
+	ck_assert_int_eq(dup2(fd, was), was);
 	ck_assert_int_ne(number, was);
 	ck_assert_int_eq(write(number, &c, 1), 1);
 	ck_assert_int_eq(close(was), 0);
@@ -325,7 +330,10 @@ START_TEST(vforked)
 }
 END_TEST
 
-/* It may need the engine's descriptors at its exec, with which they end.  What it has put there itself is its own. */
+/*
+ * It may need the engine's descriptors at its exec, with which they end.  What it has put there
+ * itself is its own.
+ */
 START_TEST(vforked_internal)
 {
 	int fd = mock_socket(), internal = mock_internal_fd(), other = mock_socket();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_preload_io.c - data, names and refusals: what the generic layer of the kernel checks and copies before RDS sees
- * a call, the batch calls, the file way, the files under /proc/sys/net/rds.
+ * test_preload_io.c - data, names and refusals: what the generic layer of the kernel checks and
+ * copies before RDS sees a call, the batch calls, the file way, the files under /proc/sys/net/rds.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -102,7 +102,8 @@ START_TEST(messages)
 	msg.msg_name = &to_b;
 	ck_assert_int_eq(sendmsg(a, &msg, 0), 8);
 	ck_assert_int_eq(read(b, buf, 8), 8);
-	ck_fails(sendto(a, buf, 1, 0, (struct sockaddr *)&to_b, 0), ENOTCONN); /* no length, no name */
+	/* no length, no name */
+	ck_fails(sendto(a, buf, 1, 0, (struct sockaddr *)&to_b, 0), ENOTCONN);
 	ck_fails(send(a, buf, 1, MSG_NOSIGNAL), EOPNOTSUPP);
 	ck_assert_int_eq(mock.last_flags, MSG_NOSIGNAL);
 	ck_fails(recv(b, buf, 8, MSG_DONTWAIT), EAGAIN);
@@ -140,7 +141,8 @@ START_TEST(bad_pointers)
 	ck_fails(sendmsg(a, &msg, 0), EINVAL);
 	ck_fails(sendmsg(a, &msg, (int)0x80000000), EINVAL);
 	send_b("x");
-	ck_fails(recvfrom(b, buf, 8, 0, bad, &len), EFAULT); /* the message is gone, as in the kernel */
+	/* the message is gone, as in the kernel */
+	ck_fails(recvfrom(b, buf, 8, 0, bad, &len), EFAULT);
 	ck_fails(recv(b, buf, 8, MSG_DONTWAIT), EAGAIN);
 	ck_fails(poll(bad, 1, 0), EFAULT);
 	ck_fails(sendmmsg(a, bad, 1, 0), EFAULT);
@@ -269,7 +271,8 @@ START_TEST(refusals)
 	ck_assert(fcntl(a, F_GETFL) & O_NONBLOCK);
 	ck_assert_int_eq(getsockopt(a, 276, 10000, NULL, NULL), 40);
 	ck_fails(setsockopt(a, 276, 1, NULL, 0), ENOPROTOOPT);
-	ck_fails(setsockopt(a, SOL_SOCKET, SO_ATTACH_BPF, &none, sizeof(none)), EBADF); /* not of the socket */
+	/* not of the socket */
+	ck_fails(setsockopt(a, SOL_SOCKET, SO_ATTACH_BPF, &none, sizeof(none)), EBADF);
 	ck_assert_int_eq(fstat(a, &st), 0);
 	ck_assert(S_ISSOCK(st.st_mode));
 }

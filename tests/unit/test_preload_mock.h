@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_preload_mock.h - a toy engine behind the real preload layer: sockets of one process that pass datagrams to each
- * other by port, and counters of what the preload layer called.  It keeps the promises of engine/rds.h that the layer
- * above relies on (stand-in pair, references, the wait protocol) and nothing of RDS.
+ * test_preload_mock.h - a toy engine behind the real preload layer: sockets of one process that
+ * pass datagrams to each other by port, and counters of what the preload layer called.  It keeps
+ * the promises of engine/rds.h that the layer above relies on (stand-in pair, references, the wait
+ * protocol) and nothing of RDS.
  */
 #ifndef TEST_PRELOAD_MOCK_H
 #define TEST_PRELOAD_MOCK_H
@@ -24,7 +25,8 @@
 
 struct mock_counts {
 	_Atomic int open;	   /* sockets with numbers */
-	_Atomic int refs;	   /* references of calls, all sockets: 0 whenever nobody is inside a call */
+	/* references of calls, all sockets: 0 whenever nobody is inside a call */
+	_Atomic int refs;
 	_Atomic int numbers;	   /* descriptor numbers, all sockets */
 	_Atomic int spins, sleeps; /* waits that spun; that armed */
 	_Atomic int watched;

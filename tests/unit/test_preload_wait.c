@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_preload_wait.c - poll, select and epoll of RDS sockets and foreign descriptors in one call: results, timeouts,
- * signals and masks, cancellation.  The timeouts are the kernel's, by the real clock: no time that passes is held against anybody.
+ * test_preload_wait.c - poll, select and epoll of RDS sockets and foreign descriptors in one call:
+ * results, timeouts, signals and masks, cancellation.  The timeouts are the kernel's, by the real
+ * clock: no time that passes is held against anybody.
  */
 #define _GNU_SOURCE
 #include <check.h>
@@ -308,7 +309,10 @@ START_TEST(select_timeouts)
 }
 END_TEST
 
-/* A descriptor that only hangs up is no event for a write set: neither an answer nor a reason to spin. */
+/*
+ * A descriptor that only hangs up is no event for a write set: neither an answer nor a reason to
+ * spin.
+ */
 START_TEST(select_hangup)
 {
 	fd_set r, e;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_progress.c - who looks after arrivals while a program sends (progress.c), and how long one that waits looks for itself (spin.c).
+ * test_progress.c - who looks after arrivals while a program sends (progress.c), and how long one
+ * that waits looks for itself (spin.c).
  */
 #include <check.h>
 #include <string.h>
@@ -252,7 +253,10 @@ START_TEST(test_others_are_helped)
 }
 END_TEST
 
-/* Whoever sleeps in the kernel for a socket is shown what comes as soon as it is here; _i: even if the sends look already. */
+/*
+ * Whoever sleeps in the kernel for a socket is shown what comes as soon as it is here; _i: even if
+ * the sends look already.
+ */
 START_TEST(test_kernel_watches)
 {
 	if (_i)
@@ -323,7 +327,10 @@ static void sleeps_cost(unsigned n, uint64_t ns)
 
 #define FIRST 8
 
-/* What the very first sleeps cost is no measure: they bring in code and memory.  Before there are enough of them none is. */
+/*
+ * What the very first sleeps cost is no measure: they bring in code and memory.  Before there are
+ * enough of them none is.
+ */
 START_TEST(test_first_sleeps)
 {
 	uint64_t least = would_spin();
@@ -334,7 +341,8 @@ START_TEST(test_first_sleeps)
 	rds_wait_spin_sleep_cost(MS / 20);
 	sleeps_cost(FIRST - 4, MS / 10);
 	ck_assert_uint_eq(would_spin(), least);
-	ck_assert(rds_wait_spin_measures()); /* one that was about to sleep, and did not, does not count */
+	/* one that was about to sleep, and did not, does not count */
+	ck_assert(rds_wait_spin_measures());
 	sleeps_cost(1, MS / 10);
 	ck_assert_uint_eq(would_spin(), 12 * MS / 20);
 }
@@ -352,7 +360,10 @@ START_TEST(test_measured)
 }
 END_TEST
 
-/* Later neither the quickest count, which were none, nor the slow ones of a busy machine: what a fifth stays below. */
+/*
+ * Later neither the quickest count, which were none, nor the slow ones of a busy machine: what a
+ * fifth stays below.
+ */
 START_TEST(test_most_sleeps)
 {
 	unsigned i;

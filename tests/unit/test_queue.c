@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_queue.c - what a connection keeps when its endpoint breaks, also without memory (linked with --wrap=malloc), and when its peer
- * acknowledges what it cannot have.
+ * test_queue.c - what a connection keeps when its endpoint breaks, also without memory (linked with
+ * --wrap=malloc), and when its peer acknowledges what it cannot have.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -250,7 +250,10 @@ START_TEST(test_acks_are_believed)
 }
 END_TEST
 
-/* By one, and by as much as there is: nothing is given up for it, not even what the peer may really have. */
+/*
+ * By one, and by as much as there is: nothing is given up for it, not even what the peer may really
+ * have.
+ */
 START_TEST(test_acks_beyond_what_was_sent)
 {
 	state(RDS_CONN_UP);
@@ -301,7 +304,10 @@ START_TEST(test_ack_comes_before_send_returns)
 }
 END_TEST
 
-/* The peer says what it has while the connection comes up: all that any endpoint was given is possible, and no more. */
+/*
+ * The peer says what it has while the connection comes up: all that any endpoint was given is
+ * possible, and no more.
+ */
 START_TEST(test_acks_when_it_comes_up)
 {
 	state(RDS_CONN_UP);
@@ -316,7 +322,10 @@ START_TEST(test_acks_when_it_comes_up)
 }
 END_TEST
 
-/* What was not worth a wake-up at once is asked for before anybody sleeps, and after looks in vain; once. */
+/*
+ * What was not worth a wake-up at once is asked for before anybody sleeps, and after looks in vain;
+ * once.
+ */
 START_TEST(test_asks_later)
 {
 	unsigned looks;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_quick.c - the short way of a send (quick.c) against the long one (accept.c): a message that both take leaves the same behind, to
- * the byte; and whatever the short one does not take, it leaves everything as it was.
+ * test_quick.c - the short way of a send (quick.c) against the long one (accept.c): a message that
+ * both take leaves the same behind, to the byte; and whatever the short one does not take, it
+ * leaves everything as it was.
  */
 #include <arpa/inet.h>
 #include <check.h>
@@ -343,7 +344,8 @@ START_TEST(test_left_alone)
 	take_state(&a);
 	ck_assert(!the_short_way());
 	take_state(&b);
-	atomic_store(&b.conn.sent, atomic_load(&a.conn.sent)); /* offered, even if it was not taken */
+	/* offered, even if it was not taken */
+	atomic_store(&b.conn.sent, atomic_load(&a.conn.sent));
 	ck_assert_mem_eq(&a, &b, sizeof(a));
 	ck_assert_uint_eq(noted.sends, refusal ? 1 : 0);
 	ck_assert_uint_eq(noted.flushes, 0);
@@ -360,7 +362,9 @@ START_TEST(test_nothing_in_the_way)
 }
 END_TEST
 
-/* A socket that was another process's says so with the first message to each place, and only then. */
+/*
+ * A socket that was another process's says so with the first message to each place, and only then.
+ */
 START_TEST(test_follows)
 {
 	follows();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_rdma.c - the parts of RDMA that need neither socket nor peer: pieces as bytes (wire_op.c), what atomic operations come to
- * (atomic.c).
+ * test_rdma.c - the parts of RDMA that need neither socket nor peer: pieces as bytes (wire_op.c),
+ * what atomic operations come to (atomic.c).
  */
 #include <check.h>
 #include <errno.h>
@@ -123,7 +123,9 @@ START_TEST(test_vec)
 }
 END_TEST
 
-/* A message's header names its operation beside the key, and only pieces have the flag of pieces. */
+/*
+ * A message's header names its operation beside the key, and only pieces have the flag of pieces.
+ */
 START_TEST(test_header)
 {
 	struct rds_hdr h = {.seq = 1, .ext_type = RDS_EXTHDR_RDMA, .ext_rkey = 77, .op = 0x1122334455667788ull}, back;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_reach.c - messages to another host: finding who has the port, order over all hand-overs, processes that end.  The other host
- * is test_reach_fake.h's; ports that move are test_moved.c's.
+ * test_reach.c - messages to another host: finding who has the port, order over all hand-overs,
+ * processes that end.  The other host is test_reach_fake.h's; ports that move are test_moved.c's.
  */
 #include <arpa/inet.h>
 #include <check.h>
@@ -39,7 +39,8 @@ START_TEST(test_found)
 	far_acks(0, 3);
 	ck_assert_uint_eq(rds_sock_snd_bytes(fake.sk), 0);
 	ck_assert_uint_eq(rds_progress_count_unsent(), 0);
-	ck_assert_uint_ge(atomic_load(&fake.pushes), 1); /* whatever was to be said before it was up */
+	/* whatever was to be said before it was up */
+	ck_assert_uint_ge(atomic_load(&fake.pushes), 1);
 }
 END_TEST
 
@@ -69,8 +70,8 @@ START_TEST(test_nobody_has_it)
 END_TEST
 
 /*
- * The port is bound after it was asked about, and sends us something, to which "reply" is the answer: sent before we hear that nobody
- * has the port, or just after.
+ * The port is bound after it was asked about, and sends us something, to which "reply" is the
+ * answer: sent before we hear that nobody has the port, or just after.
  */
 START_TEST(test_reply_to_who_was_absent)
 {
@@ -99,7 +100,8 @@ START_TEST(test_no_answer_then_one)
 	for (i = 1; i <= 5; i++) {
 		await(locked(&fake.nasked) == i);
 		far_answers(5, 0, -EHOSTUNREACH);
-		ck_assert_uint_eq(rds_progress_count_unsent(), 0); /* nobody waits for that at exit */
+		/* nobody waits for that at exit */
+		ck_assert_uint_eq(rds_progress_count_unsent(), 0);
 		say(5, "b");
 	}
 	await(locked(&fake.nasked) == 6);
@@ -200,7 +202,10 @@ static void of_this_host(void *arg)
 	ck_assert_uint_eq(to->queue_len, device ? 0 : 1);
 }
 
-/* Who was reached without a device: no other host is asked about its port, and at exit there is something to wait for. */
+/*
+ * Who was reached without a device: no other host is asked about its port, and at exit there is
+ * something to wait for.
+ */
 START_TEST(test_process_of_this_host_gone)
 {
 	say(5, "a");
@@ -213,7 +218,10 @@ START_TEST(test_process_of_this_host_gone)
 }
 END_TEST
 
-/* Acknowledged is what was never sent: the connection is broken by the helper, and what it kept goes again over the next one. */
+/*
+ * Acknowledged is what was never sent: the connection is broken by the helper, and what it kept
+ * goes again over the next one.
+ */
 START_TEST(test_lying_ack)
 {
 	far_begins(1, "a");
@@ -234,7 +242,10 @@ START_TEST(test_lying_ack)
 }
 END_TEST
 
-/* The same while it comes up.  Such an endpoint is given nothing: what it acknowledges after that is not looked at, but its transport frees it. */
+/*
+ * The same while it comes up.  Such an endpoint is given nothing: what it acknowledges after that
+ * is not looked at, but its transport frees it.
+ */
 START_TEST(test_lies_from_the_start)
 {
 	far_begins(1, "a");
@@ -259,7 +270,10 @@ static void read_backoff(void *arg)
 	*ms = fake.eps[0]->head.conn->backoff_ms;
 }
 
-/* What breaks as soon as it stands is made again at once: but not with a peer that sends nonsense over each. */
+/*
+ * What breaks as soon as it stands is made again at once: but not with a peer that sends nonsense
+ * over each.
+ */
 START_TEST(test_no_hurry_with_nonsense)
 {
 	int why = _i ? -EPROTO : -ECONNRESET;

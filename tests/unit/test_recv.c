@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_recv.c - a receive and what it leaves: where the bytes of a message lie that its transport does not keep, delivered the short way
- * and the long one, which sockets are noted as having input that the kernel does not show, and pings that cannot be noted at once.
+ * test_recv.c - a receive and what it leaves: where the bytes of a message lie that its transport
+ * does not keep, delivered the short way and the long one, which sockets are noted as having input
+ * that the kernel does not show, and pings that cannot be noted at once.
  */
 #include <arpa/inet.h>
 #include <check.h>
@@ -202,7 +203,10 @@ static bool noted(void)
 	return sock.unseen;
 }
 
-/* A socket is noted as long as something waits in it, but not for what a reader takes in the look that brings it. */
+/*
+ * A socket is noted as long as something waits in it, but not for what a reader takes in the look
+ * that brings it.
+ */
 START_TEST(test_unseen)
 {
 	struct msghdr msg;
@@ -232,7 +236,10 @@ START_TEST(test_unseen)
 }
 END_TEST
 
-/* Woken by a device twice in a tick: it is not told of a change that would be taken back at once.  Not so one that sleeps for long. */
+/*
+ * Woken by a device twice in a tick: it is not told of a change that would be taken back at once.
+ * Not so one that sleeps for long.
+ */
 START_TEST(test_leader_woken_often)
 {
 	progress_state.lazy_tick_on = true; /* no helper here to set a timer of */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_registry.c - the node registry among well-behaved processes: names, ports, order, counters, deaths, speed.
+ * test_registry.c - the node registry among well-behaved processes: names, ports, order, counters,
+ * deaths, speed.
  */
 #include <time.h>
 
@@ -55,7 +56,8 @@ START_TEST(binds_and_finds)
 	uint64_t gen = registry_generation(reg);
 
 	ck_assert_int_eq(lookup(reg, "127.0.0.1", 4000, &o), -ENOENT);
-	ck_assert_int_eq(lookup(reg, "0.0.0.0", 0, &o), -ENOENT); /* an unbound entry looks like that */
+	/* an unbound entry looks like that */
+	ck_assert_int_eq(lookup(reg, "0.0.0.0", 0, &o), -ENOENT);
 	ck_assert_int_eq(registry_generation(reg), gen);
 	ck_assert_int_eq(bind_ok(reg, a, "127.0.0.1", 4000), 4000);
 	ck_assert_int_ne(registry_generation(reg), gen);
@@ -70,7 +72,8 @@ START_TEST(binds_and_finds)
 	ck_assert_int_eq(bind_try(reg, a, "127.0.0.1", 4001, 0), -EINVAL); /* bound already */
 	ck_assert_int_eq(bind_try(reg, b, "127.0.0.1", 4000, 0), -EADDRINUSE);
 	ck_assert_int_eq(registry_generation(reg), gen);
-	ck_assert_int_eq(bind_try(reg, b, "127.0.0.1", 4000, 3), 0); /* another scope is another name */
+	/* another scope is another name */
+	ck_assert_int_eq(bind_try(reg, b, "127.0.0.1", 4000, 3), 0);
 	b = add_ok(reg);
 	ck_assert_int_eq(bind_try(reg, b, "127.0.0.2", 4000, 0), 0);
 	ck_assert_int_eq(lookup(reg, "127.0.0.2", 4000, &o), 0);
@@ -167,7 +170,10 @@ static void just_a_member(int from, int to)
 	child_assert(read(from, &c, 1) == 1);
 }
 
-/* What counts of another user is the lock, as long as it has it; not the number that damage or another owner has left in a slot. */
+/*
+ * What counts of another user is the lock, as long as it has it; not the number that damage or
+ * another owner has left in a slot.
+ */
 START_TEST(who_is_trusted)
 {
 	struct registry *reg = open_ok();
@@ -243,12 +249,14 @@ START_TEST(port_zero)
 	printf("port_zero: 65534 ports bound, longest bind %llu us\n", (unsigned long long)longest / 1000);
 	extra = add_ok(reg);
 	ck_assert_int_eq(bind_try(reg, extra, "127.0.0.1", 0, 0), -EADDRINUSE);
-	ck_assert_int_eq(bind_try(reg, extra, "127.0.0.2", 0, 0), 0); /* other addresses have their own ports */
+	/* other addresses have their own ports */
+	ck_assert_int_eq(bind_try(reg, extra, "127.0.0.2", 0, 0), 0);
 	registry_sock_remove(reg, extra);
 
 	registry_sock_remove(reg, idx[100]);
 	extra = add_ok(reg);
-	ck_assert_int_eq(bind_try(reg, extra, "127.0.0.1", 0, 0), 0); /* the only one that is left */
+	/* the only one that is left */
+	ck_assert_int_eq(bind_try(reg, extra, "127.0.0.1", 0, 0), 0);
 	add_ok(reg);
 	add_ok(reg);
 	ck_assert_int_eq(registry_sock_add(reg, 1, 1, 1, &extra), -ENFILE); /* 65536 are there */
@@ -353,7 +361,8 @@ START_TEST(what_others_have_becomes_nobodys)
 	rds_node_name_bind(standin, &named);
 	c = child_start(member_with_name);
 	child_hear(&c, &idx, sizeof(idx));
-	ck_assert_int_eq(registry_sock_take_over(reg, idx, &named, false), -ENOENT); /* somebody lives who has it */
+	/* somebody lives who has it */
+	ck_assert_int_eq(registry_sock_take_over(reg, idx, &named, false), -ENOENT);
 	child_end(&c, SIGKILL);
 	ck_assert_int_eq(registry_reap(reg), 1);
 	ck_assert_int_eq(lookup(reg, "127.0.0.1", 7000, &o), 0);
@@ -380,7 +389,8 @@ START_TEST(what_others_have_becomes_nobodys)
 	c = child_start(member_with_name);
 	child_hear(&c, &idx, sizeof(idx));
 	child_end(&c, SIGKILL);
-	ck_assert_int_eq(registry_sock_take_over(reg, idx, &named, true), 0); /* before anybody has noticed */
+	/* before anybody has noticed */
+	ck_assert_int_eq(registry_sock_take_over(reg, idx, &named, true), 0);
 	ck_assert_int_eq(registry_sock_orphan(reg, idx, &named), 0);
 	close(standin);
 	ck_assert(registry_sock_is_gone(reg, idx, &named));

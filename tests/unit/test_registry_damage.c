@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_registry_damage.c - the node registry among killed, stopped, hostile and incompatible neighbours: repaired, or
- * refused with the right error; never a crash, an endless loop or a lie.
+ * test_registry_damage.c - the node registry among killed, stopped, hostile and incompatible
+ * neighbours: repaired, or refused with the right error; never a crash, an endless loop or a lie.
  */
 #include <sched.h>
 #include <time.h>
@@ -43,7 +43,10 @@ static int lookup(struct registry *reg, uint16_t port)
 	return registry_lookup(reg, &a, port, 0, &o);
 }
 
-/* The whole life with a registry that has just been damaged: results may be errors, but it has to come to an end. */
+/*
+ * The whole life with a registry that has just been damaged: results may be errors, but it has to
+ * come to an end.
+ */
 static void exercise(struct registry *reg)
 {
 	struct in6_addr a = lo();
@@ -78,7 +81,10 @@ START_TEST(a_writer_died_in_the_middle)
 	struct reg_file *f = raw_map();
 	uint32_t idx = bound(reg, 4000), other = bound(reg, 4001);
 
-	/* It had cleared the buckets and lost the list of unused entries, and 4001 was just being given up. */
+	/*
+	 * It had cleared the buckets and lost the list of unused entries, and 4001 was just being
+	 * given up.
+	 */
 	atomic_store(&raw_area(f)->dirty, 1);
 	atomic_fetch_or(&raw_area(f)->seq, 1);
 	memset((void *)raw_area(f)->bucket, 0, sizeof(raw_area(f)->bucket));
@@ -148,7 +154,10 @@ START_TEST(a_fold_is_done_once)
 	struct reg_proc *p = &f->proc[7];
 	_Atomic uint32_t *state = &raw_area(f)->state[7];
 
-	/* The dead process 7 counted 5 on top of 100; the reaper was killed right after its promise. */
+	/*
+	 * The dead process 7 counted 5 on top of 100; the reaper was killed right after its
+	 * promise.
+	 */
 	atomic_store(&raw_area(f)->dead[2], 100);
 	atomic_store(&p->id[0], 0x1234);
 	atomic_store(&p->counters[2], 5);
@@ -167,7 +176,10 @@ START_TEST(a_fold_is_done_once)
 		atomic_store(&raw_area(f)->dirty, 1);
 	}
 
-	/* Killed one step later, when the slot had already been taken by somebody else: that one is left alone. */
+	/*
+	 * Killed one step later, when the slot had already been taken by somebody else: that one is
+	 * left alone.
+	 */
 	atomic_store(&p->id[0], 0x9999);
 	atomic_store(state, REG_PROC_USED);
 	atomic_store(&raw_area(f)->fold.link, 8);
@@ -259,7 +271,8 @@ START_TEST(truncated_alive)
 	ck_assert_int_eq(registry_sock_add(reg, 1, 1, 1, &idx), -EIO);
 	ck_assert_int_eq(truncate(test_file, 0), 0);
 	ck_assert_int_eq(registry_sock_add(reg, 1, 1, 1, &idx), -EIO);
-	ck_assert_int_eq(truncate(test_file, REG_SIZE(REG_CHUNK)), 0); /* zeroes: we are not in there any more */
+	/* zeroes: we are not in there any more */
+	ck_assert_int_eq(truncate(test_file, REG_SIZE(REG_CHUNK)), 0);
 	ck_assert_int_eq(registry_sock_bind(reg, 0, &a, 4001, 0, 1, &port), -EIO);
 	registry_close(reg);
 	registry_close(open_ok());
@@ -342,7 +355,8 @@ START_TEST(a_full_house)
 	f = raw_map();
 	c = child_start(crowd);
 	child_hear(&c, &ready, 1);
-	ck_assert_int_eq(open_err(), -EUSERS); /* slots that look unused, but somebody lives there */
+	/* slots that look unused, but somebody lives there */
+	ck_assert_int_eq(open_err(), -EUSERS);
 	for (int i = 0; i < REG_PROCS; i++)
 		atomic_store(&raw_area(f)->state[i], REG_PROC_USED);
 	ck_assert_int_eq(open_err(), -EUSERS);
@@ -413,10 +427,12 @@ START_TEST(stopped_processes_hold_all_locks)
 	ck_assert_uint_lt(t, UINT64_C(20000000000));
 	ck_assert_int_eq(lookup(reg, 4000), 0); /* readers do not care */
 	t = os_now_ns();
-	for (int i = 0; i < 100; i++) /* it is waited for once: nobody has the time to do so again and again */
+	/* it is waited for once: nobody has the time to do so again and again */
+	for (int i = 0; i < 100; i++)
 		ck_assert_int_eq(registry_sock_add(reg, 1, 1, 1, &extra), -ETIMEDOUT);
 	ck_assert_uint_lt(os_now_ns() - t, UINT64_C(4000000000));
-	registry_sock_remove(reg, idx);		/* gives up as well, and the port is free all the same */
+	/* gives up as well, and the port is free all the same */
+	registry_sock_remove(reg, idx);
 	ck_assert_int_eq(lookup(reg, 4000), -ENOENT);
 	child_end(&c, SIGKILL);
 	ck_assert_uint_eq(bound(reg, 4000), idx);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_registry_lost.c - the registry's file is removed while processes use it: those that come later meet them all the same.
+ * test_registry_lost.c - the registry's file is removed while processes use it: those that come
+ * later meet them all the same.
  */
 #include <sys/resource.h>
 
@@ -105,7 +106,10 @@ START_TEST(another_one_is_left_alone)
 }
 END_TEST
 
-/* How many numbers it takes until the old ones are met: with fewer it is an error, and not a second node. */
+/*
+ * How many numbers it takes until the old ones are met: with fewer it is an error, and not a second
+ * node.
+ */
 static void poor_newcomer(int from, int to)
 {
 	struct rlimit few = {0, 64};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_registry_race.c - the node registry while several processes or threads are at it at the same time, or are killed at it.
+ * test_registry_race.c - the node registry while several processes or threads are at it at the same
+ * time, or are killed at it.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -27,7 +28,8 @@ static void racer(int from, int to)
 	inet_pton(AF_INET6, "::ffff:127.0.0.1", &a);
 	CPU_ZERO(&cpus);
 	CPU_SET(getpid() % 2, &cpus);
-	sched_setaffinity(0, sizeof(cpus), &cpus); /* two neighbours on one processor take turns and never race */
+	/* two neighbours on one processor take turns and never race */
+	sched_setaffinity(0, sizeof(cpus), &cpus);
 	child_assert(registry_open(&reg) == 0);
 	child_say(to, "", 1);
 	child_wait(from);
@@ -177,7 +179,10 @@ static void note_fd(int fd, void *arg)
 	*(int *)arg = fd;
 }
 
-/* dup2() of the application onto our number, again and again while the other looks: the locks must not vanish for a moment. */
+/*
+ * dup2() of the application onto our number, again and again while the other looks: the locks must
+ * not vanish for a moment.
+ */
 START_TEST(alive_while_the_descriptor_moves)
 {
 	struct registry *reg = open_ok();

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_registry_rights.c - where the node registry is, and whose it may be: rights, owners, links, a directory that is missing or full.
+ * test_registry_rights.c - where the node registry is, and whose it may be: rights, owners, links,
+ * a directory that is missing or full.
  */
 #include <sched.h>
 #include <sys/mount.h>
@@ -191,7 +192,8 @@ START_TEST(owner_kept_out)
 	ck_assert_int_eq(chmod(test_dir, 0777), 0);
 	pid = fork();
 	if (pid == 0) {
-		child_assert(geteuid() || (setgid(54321) == 0 && setuid(54321) == 0)); /* nothing keeps root out */
+		/* nothing keeps root out */
+		child_assert(geteuid() || (setgid(54321) == 0 && setuid(54321) == 0));
 		snprintf(user, sizeof(user), "%u", (unsigned)geteuid());
 		snprintf(group, sizeof(group), "g%u", (unsigned)getegid());
 		umask(0777);
@@ -280,7 +282,8 @@ START_TEST(a_full_directory)
 	ck_assert_uint_eq(n, REG_CHUNK);
 	ck_assert_int_eq(registry_sock_add(reg, 1, 1, 1, &idx), -ENOSPC);
 	registry_sock_remove(reg, 5);
-	ck_assert_int_eq(registry_sock_add(reg, 1, 1, 1, &idx), 0); /* what there is can still be used */
+	/* what there is can still be used */
+	ck_assert_int_eq(registry_sock_add(reg, 1, 1, 1, &idx), 0);
 	ck_assert_uint_eq(idx, 5);
 	ck_assert_int_eq(registry_sock_bind(reg, idx, &a, 0, 0, 1, &port), 0);
 	registry_close(reg);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_registry_stopped.c - a process is stopped at each step of a change of the registry, or killed while it goes on without such a one: what
- * the others do meanwhile and what it does when it goes on has to be there once, and nothing else.
+ * test_registry_stopped.c - a process is stopped at each step of a change of the registry, or
+ * killed while it goes on without such a one: what the others do meanwhile and what it does when it
+ * goes on has to be there once, and nothing else.
  */
 #include "tests/unit/stopped_helper.h"
 
@@ -84,7 +85,10 @@ END_TEST
 
 #define IN_THE_MIDDLE 8 /* of a bind */
 
-/* One goes on without the holder, and is killed or stopped on the way, at its n-th step.  False: it was ready before. */
+/*
+ * One goes on without the holder, and is killed or stopped on the way, at its n-th step.  False: it
+ * was ready before.
+ */
 static bool thief(long n, bool killed, long *total)
 {
 	const struct change join = {"join", NULL, act_join, 1, 1, 0, check_add}, *bind = &changes[1];
@@ -117,7 +121,10 @@ static bool thief(long n, bool killed, long *total)
 	return !early;
 }
 
-/* Most of its steps are one like the other: the more there have been, the more are left out; and so from the end. */
+/*
+ * Most of its steps are one like the other: the more there have been, the more are left out; and so
+ * from the end.
+ */
 START_TEST(others_are_stopped_at_going_on)
 {
 	long n, total = 0, tries = 0, ignored;
@@ -131,7 +138,10 @@ START_TEST(others_are_stopped_at_going_on)
 }
 END_TEST
 
-/* Words of its own socket, which it writes without the lock, while the others leave for another area. */
+/*
+ * Words of its own socket, which it writes without the lock, while the others leave for another
+ * area.
+ */
 START_TEST(own_words)
 {
 	const struct change *bind = &changes[1], *bufs = &changes[5];
@@ -180,7 +190,10 @@ static void act_inbox(void)
 	said->ret = registry_orphan_act(reg, &a, 6000, 0, 0, 100, leave_it, &leave_late);
 }
 
-/* Stopped just before something is left in an inbox: then the lock has to be ours still; or after, and then it has to be counted. */
+/*
+ * Stopped just before something is left in an inbox: then the lock has to be ours still; or after,
+ * and then it has to be counted.
+ */
 START_TEST(stopped_while_it_leaves_something)
 {
 	const struct change c = {"inbox", prepare_left, act_inbox, 0, 1, 0, check_leave};
@@ -236,7 +249,8 @@ static void worker(int from, int to)
 	registry_abandon(parents);
 	child_assert(registry_open(&reg) == 0);
 	seed = test_seed() + (unsigned)getpid();
-	dawdles = 300; /* longer than others have patience: they go on without one that is not stopped at all */
+	/* longer than others have patience: they go on without one that is not stopped at all */
+	dawdles = 300;
 	child_wait(from);
 	for (int i = 1; i <= ROUNDS; i++) {
 		bind_and_remove();

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_registry_term.c - the term, which says what counts of the registry, is moved at a bad moment: once by others who go on, or again and
- * again by somebody who may write the file and means harm.
+ * test_registry_term.c - the term, which says what counts of the registry, is moved at a bad
+ * moment: once by others who go on, or again and again by somebody who may write the file and means
+ * harm.
  */
 #include "engine/node/registry_impl.h"
 #include "tests/mock/clock.h"
@@ -84,7 +85,10 @@ static void holder_of_all(int from, int to)
 	child_wait(from);
 }
 
-/* Nobody can have the lock, and a copy is being made, which has it already: a socket that is closed is gone from there, too. */
+/*
+ * Nobody can have the lock, and a copy is being made, which has it already: a socket that is closed
+ * is gone from there, too.
+ */
 START_TEST(withdrawn_while_it_is_copied)
 {
 	struct registry *reg = open_ok();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The relay (engine/sys/poll_eventfd.h): a descriptor that becomes readable adds one to an eventfd, once each time it is set; and what becomes
- * of it where the kernel's part is not to be had.
+ * The relay (engine/sys/poll_eventfd.h): a descriptor that becomes readable adds one to an eventfd,
+ * once each time it is set; and what becomes of it where the kernel's part is not to be had.
  */
 #include <check.h>
 #include <errno.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_requests.c - what a process that has a descriptor of a socket may ask of its carrier over a channel, if it is not this library that asks: calls
- * of all kinds with lengths, flags and options at random, or at their bounds, of which each is well formed.  The carrier answers or hangs up, reads
- * nothing that is not there, and goes on.
+ * test_requests.c - what a process that has a descriptor of a socket may ask of its carrier over a
+ * channel, if it is not this library that asks: calls of all kinds with lengths, flags and options
+ * at random, or at their bounds, of which each is well formed.  The carrier answers or hangs up,
+ * reads nothing that is not there, and goes on.
  */
 #include <arpa/inet.h>
 #include <check.h>
@@ -142,7 +143,10 @@ static void a_name(struct sockaddr_in *sin)
 	sin->sin_port = below(4) ? htons(sock->laddr.port) : (in_port_t)any();
 }
 
-/* What regions may be of, the key of each that was made last, and whether there is a process whose memory that is. */
+/*
+ * What regions may be of, the key of each that was made last, and whether there is a process whose
+ * memory that is.
+ */
 static char arena[1 << 16];
 static uint32_t keys[8];
 static bool has_memory;
@@ -424,7 +428,10 @@ static void ask_door(struct rds_grant_address *door)
 	memcpy(door, packet + sizeof(a), sizeof(*door));
 }
 
-/* One comes in while the place is full, and before the carrier has seen that the one which goes for that has said something. */
+/*
+ * One comes in while the place is full, and before the carrier has seen that the one which goes for
+ * that has said something.
+ */
 START_TEST(full_house)
 {
 	struct rds_grant_address door;
@@ -504,7 +511,10 @@ static unsigned holders(void)
 	return atomic_load(&counted);
 }
 
-/* A request to attach with descriptors of all kinds, in place of what is to come with it or beside it. */
+/*
+ * A request to attach with descriptors of all kinds, in place of what is to come with it or beside
+ * it.
+ */
 START_TEST(strange_channels)
 {
 	struct rds_share_attach hello = {.magic = RDS_SHARE_MAGIC, .version = RDS_SHARE_VERSION};
@@ -552,7 +562,8 @@ START_TEST(with_memory)
 		_exit(!given);
 	}
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-	ck_assert(WIFEXITED(status) || WTERMSIG(status) == SIGSEGV); /* what it has asked for may be its own end */
+	/* what it has asked for may be its own end */
+	ck_assert(WIFEXITED(status) || WTERMSIG(status) == SIGSEGV);
 	ck_assert_int_eq(WIFEXITED(status) ? WEXITSTATUS(status) : 0, 0);
 	ck_assert(atomic_load(&sock->had_ops));
 	ck_lives();
@@ -579,7 +590,10 @@ START_TEST(no_error)
 }
 END_TEST
 
-/* Where addresses are in an option, it is not asked for in this way: they would be taken for the carrier's. */
+/*
+ * Where addresses are in an option, it is not asked for in this way: they would be taken for the
+ * carrier's.
+ */
 START_TEST(others_addresses)
 {
 	static uint64_t mark = 77; /* the carrier's */
@@ -602,7 +616,9 @@ START_TEST(others_addresses)
 }
 END_TEST
 
-/* The kernel counts the room for a filter in instructions.  Who has the stand-in can give it one. */
+/*
+ * The kernel counts the room for a filter in instructions.  Who has the stand-in can give it one.
+ */
 START_TEST(a_filter)
 {
 	struct sock_filter code[200];
@@ -629,7 +645,10 @@ START_TEST(a_filter)
 }
 END_TEST
 
-/* Who never takes its answers is cut off when there is no more room for them, and nobody else waits for that. */
+/*
+ * Who never takes its answers is cut off when there is no more room for them, and nobody else waits
+ * for that.
+ */
 START_TEST(takes_no_answer)
 {
 	const struct rds_share_request q = {.magic = RDS_SHARE_MAGIC, .op = RDS_SHARE_SOCKNAME};
@@ -703,7 +722,10 @@ static void take_each(int *channels, unsigned n)
 	}
 }
 
-/* Holders are killed that have taken messages and not read them: these come back in their order, in whatever order that is noticed. */
+/*
+ * Holders are killed that have taken messages and not read them: these come back in their order, in
+ * whatever order that is noticed.
+ */
 START_TEST(back_in_order)
 {
 	static const unsigned orders[][4] = {{0, 1, 2, 3}, {3, 2, 1, 0}, {2, 0, 3, 1}};
@@ -736,7 +758,10 @@ static bool has_ended(pid_t pid)
 	return waitid(P_PID, (id_t)pid, &si, WEXITED | WNOHANG | WNOWAIT) == 0 && si.si_pid == pid;
 }
 
-/* The holder: it ends with a message in its channel, of which a child that nobody knows of has a copy until `over` hangs up. */
+/*
+ * The holder: it ends with a message in its channel, of which a child that nobody knows of has a
+ * copy until `over` hangs up.
+ */
 static void ends_with_message(int over)
 {
 	int channel;

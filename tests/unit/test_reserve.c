@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_reserve.c - pages that processes share are asked for before they are touched: where the kernel has none that is an error, not a SIGBUS later.
+ * test_reserve.c - pages that processes share are asked for before they are touched: where the
+ * kernel has none that is an error, not a SIGBUS later.
  *
  * A filter says it in the kernel's place; tests/faults/strict.c has a system that really has none.
  */

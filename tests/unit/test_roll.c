@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_roll.c - a handler's call lets the one that it has interrupted go on to its end (preload/signals/reentry.h): whatever that does to the stack,
- * wherever the handler runs and however it leaves, both find theirs as it was.
+ * test_roll.c - a handler's call lets the one that it has interrupted go on to its end
+ * (preload/signals/reentry.h): whatever that does to the stack, wherever the handler runs and
+ * however it leaves, both find theirs as it was.
  *
  * The calls are functions of this program, which interrupt themselves.
  */
@@ -23,7 +24,8 @@
 
 #define LOCALS 512
 
-static char events[16]; /* what has happened, in order: call, sleep left out, handler's call, handler's end */
+/* what has happened, in order: call, sleep left out, handler's call, handler's end */
+static char events[16];
 static sigjmp_buf out;
 static bool jumps;
 static int outer = SIGUSR1;
@@ -191,7 +193,10 @@ START_TEST(test_sleep)
 }
 END_TEST
 
-/* Two handlers at once: it is made again if both want it, whatever a third one wants, which has not come. */
+/*
+ * Two handlers at once: it is made again if both want it, whatever a third one wants, which has not
+ * come.
+ */
 START_TEST(test_sleep_of_two)
 {
 	struct sigaction sa = {.sa_handler = interrupted_handler, .sa_flags = _i & 1 ? SA_RESTART : 0};

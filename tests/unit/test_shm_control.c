@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_shm_control.c - what is said on a control socket that is full (transport/shm/control.c): all of it, in order, later.  And what is still
- * received when it has said that a connection is closed (connect.c).
+ * test_shm_control.c - what is said on a control socket that is full (transport/shm/control.c): all
+ * of it, in order, later.  And what is still received when it has said that a connection is closed
+ * (connect.c).
  *
- * The peer is the other end of a socket pair; that there is room again is told by a call, as the helper's event would.
+ * The peer is the other end of a socket pair; that there is room again is told by a call, as the
+ * helper's event would.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -184,7 +186,10 @@ static void up_down(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer
 	came_down++;
 }
 
-/* It goes on publishing, each time that we look at what it has published: what came after its word is not waited for. */
+/*
+ * It goes on publishing, each time that we look at what it has published: what came after its word
+ * is not waited for.
+ */
 START_TEST(test_close_comes_to_an_end)
 {
 	static const struct rds_transport_up up = {.message = up_message, .evacuate = up_evacuate, .down = up_down};
@@ -217,7 +222,8 @@ int main(void)
 	tcase_add_test(t, test_nothing_overtakes);
 	tcase_add_test(t, test_what_is_kept_is_bounded);
 	tcase_add_test(t, test_hang_up);
-	tcase_add_loop_test(t, test_close_comes_to_an_end, 0, 2); /* ... and by one that is said to have ended */
+	/* ... and by one that is said to have ended */
+	tcase_add_loop_test(t, test_close_comes_to_an_end, 0, 2);
 	suite_add_tcase(s, t);
 	return suite_run(s);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_shm_ring.c - what the receiver believes of a ring (transport/shm/ring.c): the peer can write anything there.
+ * test_shm_ring.c - what the receiver believes of a ring (transport/shm/ring.c): the peer can write
+ * anything there.
  *
  * The ring is this test's own memory, and the test writes what a peer would.
  */
@@ -157,7 +158,10 @@ START_TEST(test_tail)
 }
 END_TEST
 
-/* Bytes that their process has back cost themselves; if it has given the connection up, what is behind them does not arrive either. */
+/*
+ * Bytes that their process has back cost themselves; if it has given the connection up, what is
+ * behind them does not arrive either.
+ */
 START_TEST(test_lent)
 {
 	static const int err[] = {0, -ECANCELED, -ESRCH};

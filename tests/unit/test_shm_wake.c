@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_shm_wake.c - who is woken, and who is told of room (transport/shm/wake.c), with both ends of a ring in one process.
+ * test_shm_wake.c - who is woken, and who is told of room (transport/shm/wake.c), with both ends of
+ * a ring in one process.
  *
- * Every step of the two is a call here, so each order of events can be had at will: above all those that lost a wake-up.
+ * Every step of the two is a call here, so each order of events can be had at will: above all those
+ * that lost a wake-up.
  */
 #include <check.h>
 #include <fcntl.h>
@@ -36,7 +38,10 @@ static void up_pressure(void)
 
 static const struct rds_transport_up up = {.message = up_message, .writable = up_writable, .pressure = up_pressure};
 
-/* One process: its inbox, its end of a ring.  Whoever does something is put into rds_shm for that time. */
+/*
+ * One process: its inbox, its end of a ring.  Whoever does something is put into rds_shm for that
+ * time.
+ */
 struct side {
 	struct shm shm;
 	struct shm_peer other;
@@ -132,7 +137,10 @@ static void teardown(void)
 	free(rings);
 }
 
-/* A message from the one that is at it: what it wants of room, so that the peer has something to acknowledge. */
+/*
+ * A message from the one that is at it: what it wants of room, so that the peer has something to
+ * acknowledge.
+ */
 static int give(struct side *s, size_t len)
 {
 	static char bytes[SHM_RING_MIN];
@@ -188,8 +196,9 @@ START_TEST(test_no_wish_no_answer)
 END_TEST
 
 /*
- * Two threads of ours: one sleeps for room, the peer reads everything and says so; before anybody looks at the bell, the other
- * is about to sleep and wishes, too.  The peer has nothing left to read and will say nothing more.
+ * Two threads of ours: one sleeps for room, the peer reads everything and says so; before anybody
+ * looks at the bell, the other is about to sleep and wishes, too.  The peer has nothing left to
+ * read and will say nothing more.
  */
 static void two_wishes(void)
 {
@@ -319,7 +328,10 @@ static void their_helper(void)
 	they.shm = rds_shm;
 }
 
-/* No number in the program's table, as before the first time: their helper wakes us, and only then it is claimed. */
+/*
+ * No number in the program's table, as before the first time: their helper wakes us, and only then
+ * it is claimed.
+ */
 START_TEST(test_helper_wakes_for_the_program)
 {
 	struct shm_wake_fd *w = _i ? &they.other.helper : &they.other.leader;
@@ -362,8 +374,8 @@ START_TEST(test_helper_finds_us_elsewhere)
 END_TEST
 
 /*
- * A peer that is stopped while it wakes us - here by a pipe that takes nothing, so that we know exactly where.  What
- * others send must wake us all the same.
+ * A peer that is stopped while it wakes us - here by a pipe that takes nothing, so that we know
+ * exactly where.  What others send must wake us all the same.
  */
 static int stuck[2];
 

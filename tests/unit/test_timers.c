@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_timers.c - the helper's timers (helper.c), by the real clock: set, needed, cancelled, and all of that while the helper runs them.  One
- * that could wait for nothing does not start.
+ * test_timers.c - the helper's timers (helper.c), by the real clock: set, needed, cancelled, and
+ * all of that while the helper runs them.  One that could wait for nothing does not start.
  */
 #include <arpa/inet.h>
 #include <check.h>
@@ -98,7 +98,8 @@ static void *needs(void *arg)
 	for (i = 0; i < RUNS; i++) {
 		mine = atomic_fetch_add(&asked, 1) + 1;
 		rds_timer_need(&shared, os_now_ns());
-		for (spins = 0; !ran_for(mine) && spins < SPINS; spins++) /* so that they come at the same time */
+		/* so that they come at the same time */
+		for (spins = 0; !ran_for(mine) && spins < SPINS; spins++)
 			;
 		test_until(ran_for(mine));
 	}

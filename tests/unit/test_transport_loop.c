@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_transport_loop.c - the engine in one process, over the loop transport, without any preload: socket, bind, send,
- * receive, readiness, congestion.
+ * test_transport_loop.c - the engine in one process, over the loop transport, without any preload:
+ * socket, bind, send, receive, readiness, congestion.
  */
 #include <arpa/inet.h>
 #include <check.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_turns.c - a process that has a descriptor of a socket and never stops talking, or anybody who never stops coming: the helper has its other work
- * to do all the same.  Whatever is read there, more of it is there already; so who reads to the end never comes back.
+ * test_turns.c - a process that has a descriptor of a socket and never stops talking, or anybody
+ * who never stops coming: the helper has its other work to do all the same.  Whatever is read
+ * there, more of it is there already; so who reads to the end never comes back.
  */
 #include <arpa/inet.h>
 #include <check.h>
@@ -27,12 +28,16 @@ static struct rds_sock *sock;
 static int standin;
 static _Atomic bool flood; /* there is always something in the pair */
 static _Atomic unsigned taken, sent;
-static int line[2] = {-1, -1}; /* the channel: the holder's end, and the other one until it is given away */
+/* the channel: the holder's end, and the other one until it is given away */
+static int line[2] = {-1, -1};
 
 ssize_t __real_os_pass_recv(int fd, void *buf, size_t len, int fds[OS_PASS_MAX], unsigned *nfds, bool *lost, int flags);
 ssize_t __wrap_os_pass_recv(int fd, void *buf, size_t len, int fds[OS_PASS_MAX], unsigned *nfds, bool *lost, int flags);
 
-/* The holder is as quick as the carrier: it takes the answers, and whenever a call is read the next one is there. */
+/*
+ * The holder is as quick as the carrier: it takes the answers, and whenever a call is read the next
+ * one is there.
+ */
 static void *holder(void *arg)
 {
 	const struct rds_share_request q = {.magic = RDS_SHARE_MAGIC, .op = RDS_SHARE_SOCKNAME};
@@ -231,7 +236,10 @@ static void find_door(unsigned which)
 	}
 }
 
-/* Connections to where other processes of the host come, who asks for what rds-info shows, and who brings memory. */
+/*
+ * Connections to where other processes of the host come, who asks for what rds-info shows, and who
+ * brings memory.
+ */
 START_TEST(doors)
 {
 	find_door((unsigned)_i);

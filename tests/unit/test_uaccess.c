@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_uaccess.c - what is usable memory and what is EFAULT.
- * Tests of what a busy thread remembers make it busy first; the others forget where it could make a difference.
+ * test_uaccess.c - what is usable memory and what is EFAULT.  Tests of what a busy thread remembers
+ * make it busy first; the others forget where it could make a difference.
  */
 #include <check.h>
 #include <errno.h>
@@ -212,7 +212,10 @@ static uint64_t become_hot(void)
 	return stamp;
 }
 
-/* What is about to be filled may be scribbled on, its neighbours not: before and behind, whatever the length, over the end of a page. */
+/*
+ * What is about to be filled may be scribbled on, its neighbours not: before and behind, whatever
+ * the length, over the end of a page.
+ */
 START_TEST(filling_touches_nothing_else)
 {
 	char *m = map(5 * PAGE, PROT_READ | PROT_WRITE), was[5 * PAGE];
@@ -317,7 +320,8 @@ START_TEST(exact_while_cold)
 	char *m = map(2 * PAGE, PROT_READ | PROT_WRITE);
 	uint64_t stamp = rds_user_stamp();
 
-	for (unsigned i = 0; i < RDS_UBUDGET / 3 - 1; i++) { /* three pages each, and one is asked for below */
+	/* three pages each, and one is asked for below */
+	for (unsigned i = 0; i < RDS_UBUDGET / 3 - 1; i++) {
 		ck_assert_int_eq(rds_user_writable_at(m, 10, stamp), 0);
 		ck_assert_int_eq(rds_user_readable_at(m, 2 * PAGE, stamp), 0);
 	}
@@ -415,8 +419,9 @@ START_TEST(stack_of_a_thread)
 END_TEST
 
 /*
- * A coroutine's stack lies below other memory that is not in use: being on it says nothing of what is above its page.
- * The page above is unmapped here, and the thread's own bounds must not be believed either.
+ * A coroutine's stack lies below other memory that is not in use: being on it says nothing of what
+ * is above its page.  The page above is unmapped here, and the thread's own bounds must not be
+ * believed either.
  */
 static ucontext_t back, coroutine;
 static char *co_stack;

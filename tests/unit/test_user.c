@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_user.c - the number that a user namespace shows of everybody whom it does not know is nobody's; elsewhere it is that of a user.  Who
- * moves to another one has other numbers there.
+ * test_user.c - the number that a user namespace shows of everybody whom it does not know is
+ * nobody's; elsewhere it is that of a user.  Who moves to another one has other numbers there.
  */
 #include <sched.h>
 #include <sys/prctl.h>
@@ -29,7 +29,10 @@ static bool trusts(struct registry *reg)
 	return registry_trusts(reg, &cred);
 }
 
-/* Another process, as that user, and if unknown in a user namespace that does not know him: fn's result, or -1 if there cannot be any. */
+/*
+ * Another process, as that user, and if unknown in a user namespace that does not know him: fn's
+ * result, or -1 if there cannot be any.
+ */
 static int as(uid_t user, bool unknown, int (*fn)(void))
 {
 	pid_t pid = fork();
@@ -110,7 +113,10 @@ static bool writes(const char *path, const char *text)
 	return ok;
 }
 
-/* The numbers of ours that it had when it opened the registry are strangers' in its new user namespace. */
+/*
+ * The numbers of ours that it had when it opened the registry are strangers' in its new user
+ * namespace.
+ */
 static int is_renamed(void)
 {
 	char users[32], groups[32];
@@ -150,7 +156,10 @@ static int opens(void)
 	return -err;
 }
 
-/* A directory of another's with a file of ours in it: the other one could take the file away, and put something else there. */
+/*
+ * A directory of another's with a file of ours in it: the other one could take the file away, and
+ * put something else there.
+ */
 START_TEST(a_directory_of_another)
 {
 	char path[128], *name = strrchr(test_file, '/');

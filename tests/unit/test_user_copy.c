@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_user_copy.c - copies to and from memory that may not be there (user_copy.c): all of it or -EFAULT, and the process
- * lives.
+ * test_user_copy.c - copies to and from memory that may not be there (user_copy.c): all of it or
+ * -EFAULT, and the process lives.
  *
- * Every test runs as the kernel lets it, and with a filter of system calls that refuses the calls by which the kernel
- * copies: the results must be the same.  A filter stays with its process, so each test must have one of its own (Check's
- * fork mode).
- * Must not know how the copies are made, except for the names of these two calls.
+ * Every test runs as the kernel lets it, and with a filter of system calls that refuses the calls
+ * by which the kernel copies: the results must be the same.  A filter stays with its process, so
+ * each test must have one of its own (Check's fork mode).  Must not know how the copies are made,
+ * except for the names of these two calls.
  */
 #include <check.h>
 #include <errno.h>
@@ -178,7 +178,10 @@ START_TEST(read_only)
 }
 END_TEST
 
-/* The second page, or one in the middle: missing, or not for writing. What lies beside the range stays as it is. */
+/*
+ * The second page, or one in the middle: missing, or not for writing. What lies beside the range
+ * stays as it is.
+ */
 START_TEST(ends_in_a_hole)
 {
 	unsigned char *m = map(BIG, PROT_READ | PROT_WRITE), *rest = m + 2 * PAGE;
@@ -227,7 +230,10 @@ START_TEST(behind_the_end_of_a_file)
 }
 END_TEST
 
-/* A thread that copies a lot, and finds out nevertheless that memory which it has just used is gone, or not for writing. */
+/*
+ * A thread that copies a lot, and finds out nevertheless that memory which it has just used is
+ * gone, or not for writing.
+ */
 START_TEST(gone_a_moment_later)
 {
 	unsigned round;
@@ -265,13 +271,17 @@ START_TEST(vectors)
 	vec[1].iov_len = 4; /* into the hole */
 	ck_assert_int_eq(rds_ucopy_to_vec(NULL, vec, 3, 0, got, 9), -EFAULT);
 	ck_assert_int_eq(rds_ucopy_from_vec(NULL, got, vec, 3, 0, 9), -EFAULT);
-	ck_assert_int_eq(rds_ucopy_to_vec(NULL, vec, 3, 0, "12345678", 8), 0); /* as far as there is something */
+	/* as far as there is something */
+	ck_assert_int_eq(rds_ucopy_to_vec(NULL, vec, 3, 0, "12345678", 8), 0);
 	ck_assert(!memcmp(m + 10, "12345", 5) && !memcmp(m + PAGE - 3, "678", 3));
 	ck_assert(!memcmp(m + 2 * PAGE, "fghi", 4));
 }
 END_TEST
 
-/* The program puts up its filter when copies have been made already. Refused once, the calls are not tried again. */
+/*
+ * The program puts up its filter when copies have been made already. Refused once, the calls are
+ * not tried again.
+ */
 START_TEST(refused_later)
 {
 	unsigned char *m = map(2 * PAGE, PROT_READ | PROT_WRITE);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_pulled.c - a device is pulled out as any call of its library begins: the first, the second ... until all that a connection does
- * in its life has been tried (rows D8 to D14 of docs/verbs-states.md).
+ * test_verbs_pulled.c - a device is pulled out as any call of its library begins: the first, the
+ * second ... until all that a connection does in its life has been tried (rows D8 to D14 of
+ * docs/verbs-states.md).
  *
- * Every time the engine hears what it has to (world.c has an eye on that), nothing of the device is left soon, and a new one in its place works.
- * The same with calls that fail.
+ * Every time the engine hears what it has to (world.c has an eye on that), nothing of the device is
+ * left soon, and a new one in its place works.  The same with calls that fail.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,8 @@
 #include "engine/transport/verbs/ep/rdma.h"
 #include "tests/mock/world.h"
 
-#define EACH 7u /* calls between two tries: every test has its own first one, so that together they try all */
+/* calls between two tries: every test has its own first one, so that together they try all */
+#define EACH 7u
 
 static struct world_conn *const a = &world.conn[0], *const b = &world.conn[1];
 static unsigned char region[20000];
@@ -152,7 +154,10 @@ START_TEST(test_at_any_call)
 }
 END_TEST
 
-/* One call that makes, starts or posts something fails, of a device that is new every time: nothing is left of what it was for. */
+/*
+ * One call that makes, starts or posts something fails, of a device that is new every time: nothing
+ * is left of what it was for.
+ */
 START_TEST(test_any_call_fails)
 {
 	static const int errs[] = {ENOMEM, EINVAL, EIO, EAGAIN};

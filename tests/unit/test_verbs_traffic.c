@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_traffic.c - both ends of a connection under load, by a seed: nothing is lost, nothing comes twice or out of order,
- * credits never run below nothing (on the mock's iWARP that ends the connection) and never leave both sides waiting.
+ * test_verbs_traffic.c - both ends of a connection under load, by a seed: nothing is lost, nothing
+ * comes twice or out of order, credits never run below nothing (on the mock's iWARP that ends the
+ * connection) and never leave both sides waiting.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -104,7 +105,10 @@ static void all_of_it(unsigned total)
 	world_run();
 }
 
-/* All is quiet: what lies in one's queue is what the other knows of, in that order, and then what it will be told. */
+/*
+ * All is quiet: what lies in one's queue is what the other knows of, in that order, and then what
+ * it will be told.
+ */
 static void credits_agree(struct world_conn *x, struct world_conn *y)
 {
 	struct verbs_ep *e = world_ep(x), *f = world_ep(y);
@@ -274,7 +278,10 @@ START_TEST(test_breaks_somewhere)
 }
 END_TEST
 
-/* The devices of the two ends take frames of different sizes: both ends come to the same, and cut messages alike, from whichever side it was asked. */
+/*
+ * The devices of the two ends take frames of different sizes: both ends come to the same, and cut
+ * messages alike, from whichever side it was asked.
+ */
 START_TEST(test_frames_of_both)
 {
 	static const uint32_t sizes[][2] = {
@@ -331,7 +338,8 @@ int main(void)
 	Suite *s = suite_create("verbs_traffic");
 
 	if (UNDER_TSAN) {
-		printf("too many processes and messages for ThreadSanitizer\n"); /* not seen to end within two minutes */
+		/* not seen to end within two minutes */
+		printf("too many processes and messages for ThreadSanitizer\n");
 		return 77;
 	}
 	tests(world_case(s, "ib", world_ib));

@@ -49,7 +49,10 @@ START_TEST(test_who_is_woken)
 }
 END_TEST
 
-/* Between two calls of a busy program: nothing at first, then (a tick later) only what asks for an answer. */
+/*
+ * Between two calls of a busy program: nothing at first, then (a tick later) only what asks for an
+ * answer.
+ */
 START_TEST(test_lazy)
 {
 	attention(RDS_ATT_POLLING);
@@ -70,7 +73,10 @@ START_TEST(test_lazy)
 }
 END_TEST
 
-/* The helper has come for it, and hears of nothing else from then on but of what asks for an answer. */
+/*
+ * The helper has come for it, and hears of nothing else from then on but of what asks for an
+ * answer.
+ */
 START_TEST(test_sends_look)
 {
 	attention(RDS_ATT_HELPER);

@@ -3,8 +3,10 @@
  * hangs.c HOW - what the test of watch has watched; see test.sh.
  *
  *	poll		sleeps for ever
- *	grandchild	the same in a child's child, whose parent has ended; this process waits for a pipe that it has
- *	ticks		a thread that wakes up now and then, as the library's does, beside one that sleeps for ever
+ *	grandchild	the same in a child's child, whose parent has ended; this process waits for
+ *			a pipe that it has
+ *	ticks		a thread that wakes up now and then, as the library's does, beside one that
+ *			sleeps for ever
  *	stops		waits for a child that has been stopped
  *	burns		processor time without end
  *	says		a line now and then, until it ends
@@ -12,7 +14,8 @@
  *	killed		by a signal
  *	late		has waited for too long, and says so
  *	leaves		ends, and leaves a child behind that ends a moment later
- *	dies		ends as soon as a child has closed its end of a pipe, by its death, which takes longer
+ *	dies		ends as soon as a child has closed its end of a pipe, by its death, which
+ *			takes longer
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -80,7 +83,10 @@ static void big_file(int fd)
 		_exit(1);
 }
 
-/* Two large files are given up as well, in whatever order: after the pipe, at least one of them takes a while. */
+/*
+ * Two large files are given up as well, in whatever order: after the pipe, at least one of them
+ * takes a while.
+ */
 static int dies(void)
 {
 	int ends[2];

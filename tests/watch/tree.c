@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * tree.c - which processes are below this one, what processor time they use, and their end; see tree.h.  A look is one pass over
- * /proc.
+ * tree.c - which processes are below this one, what processor time they use, and their end; see
+ * tree.h.  A look is one pass over /proc.
  */
 #define _GNU_SOURCE
 #include "tree.h"

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* tree.h - the processes below this one, whoever's children they are: all of them come to this one when their parent ends. */
+/*
+ * tree.h - the processes below this one, whoever's children they are: all of them come to this one
+ * when their parent ends.
+ */
 #ifndef WATCH_TREE_H
 #define WATCH_TREE_H
 
@@ -30,8 +33,8 @@ unsigned tree_kill(struct tree *t);
 /* As /proc shows it; '?': it is gone. */
 char thread_state(pid_t pid, const char *tid);
 /*
- * All of its threads are on their way out of the kernel.  Others see its descriptors closed before it is gone, and may take that for its
- * end: it is one.
+ * All of its threads are on their way out of the kernel.  Others see its descriptors closed before
+ * it is gone, and may take that for its end: it is one.
  */
 bool process_ends(pid_t pid);
 /* Where each thread is, to stderr; deep: with what is to be had of stacks. */

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The agent: runs on node 2, starts what belongs to a program of node 1, one program at a time, and sees to it that
- * nothing of one is left when the next begins; see far.h.
+ * The agent: runs on node 2, starts what belongs to a program of node 1, one program at a time, and
+ * sees to it that nothing of one is left when the next begins; see far.h.
  *
- *	agent CONTROL ADDRESS...	serve at the first address; the others are the node's own for RDS
+ *	agent CONTROL ADDRESS...	serve at the first address; the others are the node's own
+ *					for RDS
  *	agent --calls NUMBER		(itself, under the preload) one program's calls
- *	agent --resident ADDRESS...	(the same) a node's process that is always there: of node 2, and "inside" has one of node 1
+ *	agent --resident ADDRESS...	(the same) a node's process that is always there: of node 2,
+ *					and "inside" has one of node 1
  *
- * To the library a host without any process that has RDS sockets is one that is down, and messages wait for it.  The kernel's
- * answers always: so there is a process with a socket at each address, which does nothing.
+ * To the library a host without any process that has RDS sockets is one that is down, and messages
+ * wait for it.  The kernel's answers always: so there is a process with a socket at each address,
+ * which does nothing.
  *
  * CONFORMANCE_PRELOAD: the library, or "none".
  */
@@ -41,7 +44,10 @@ static pid_t start(char **words, int keep)
 	_exit(127);
 }
 
-/* A program's part ends with it. One that does not (a process in the kernel's RDS may not be to be killed) is left. */
+/*
+ * A program's part ends with it. One that does not (a process in the kernel's RDS may not be to be
+ * killed) is left.
+ */
 static void wait_end(pid_t pid)
 {
 	struct pollfd pfd = {.fd = syscall(SYS_pidfd_open, pid, 0), .events = POLLIN};
@@ -89,9 +95,10 @@ static void stay(char **addresses)
 }
 
 /*
- * Soft iWARP's listeners are TCP sockets, and it takes one away when a connection to it is closed before it has been accepted: as when
- * a process of the other node ends in the middle of connecting.  Nobody is told, nobody gets through to this node from then on, and
- * when the process that had the listener ends, the kernel uses memory that it has freed.
+ * Soft iWARP's listeners are TCP sockets, and it takes one away when a connection to it is closed
+ * before it has been accepted: as when a process of the other node ends in the middle of
+ * connecting.  Nobody is told, nobody gets through to this node from then on, and when the process
+ * that had the listener ends, the kernel uses memory that it has freed.
  */
 static bool listens(const char *table)
 {
@@ -197,7 +204,8 @@ static void twin(int program, int main_listener, char *text, size_t len)
 	setenv("CONFORMANCE_FAR_ADDRESS", words[0], 1);
 	if (!far_write(program, &port, sizeof(port)))
 		return;
-	parent = far_accept(main_listener); /* its second connection: nobody else comes in between */
+	/* its second connection: nobody else comes in between */
+	parent = far_accept(main_listener);
 	if (pipe2(output, O_CLOEXEC))
 		far_die("pipe");
 	pid = start_twin(words + 1, listener, output[1]);

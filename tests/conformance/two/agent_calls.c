@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The agent's part for one program with far sockets: a process (under the preload, or on kernel RDS), and in it a thread for
- * each of the program's threads that makes their calls; see far.h.  It ends with the program.
+ * The agent's part for one program with far sockets: a process (under the preload, or on kernel
+ * RDS), and in it a thread for each of the program's threads that makes their calls; see far.h.  It
+ * ends with the program.
  */
 #include "agent.h"
 
@@ -110,7 +111,10 @@ static long make_call(enum far_what what, const int64_t *a)
 	}
 }
 
-/* ---- one call: its memory gets places here, and what names it their addresses, for the time that it takes ---- */
+/*
+ * ---- one call: its memory gets places here, and what names it their addresses, for the time that
+ * it takes ----
+ */
 
 struct job {
 	struct far_call call;

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The conformance programs between two hosts: what the program's side (node 1) and the agent (node 2) say to each other,
- * over TCP connections in a network that is there for this alone.  Both are of one build, so structures go as they are.
+ * The conformance programs between two hosts: what the program's side (node 1) and the agent (node
+ * 2) say to each other, over TCP connections in a network that is there for this alone.  Both are
+ * of one build, so structures go as they are.
  *
- * A program that does not fork has far sockets: of those that it makes, every second one is the agent's, and here a number
- * stands for it (far_sockets.c).  The linker puts __wrap_X() in front of X() for each call that such a number may come to
- * (far_calls.c, far_wait.c; "run" makes the options from the names of these functions), so that programs stay what they
- * are.  A call is packed with the memory that it names, made by a thread of the agent, and its memory comes back.  Each
- * thread of the program has a connection and a thread of the agent, so what sleeps there sleeps here.
+ * A program that does not fork has far sockets: of those that it makes, every second one is the
+ * agent's, and here a number stands for it (far_sockets.c).  The linker puts __wrap_X() in front of
+ * X() for each call that such a number may come to (far_calls.c, far_wait.c; "run" makes the
+ * options from the names of these functions), so that programs stay what they are.  A call is
+ * packed with the memory that it names, made by a thread of the agent, and its memory comes back.
+ * Each thread of the program has a connection and a thread of the agent, so what sleeps there
+ * sleeps here.
  *
  * A program that forks has a twin (twin.c): the same program, started on node 2, is its child.
  */
@@ -28,7 +31,8 @@ enum far_kind {
 
 struct far_start {
 	uint32_t kind;
-	uint32_t bytes; /* FAR_TWIN: this host's address, then the words of the command, each with its 0 */
+	/* FAR_TWIN: this host's address, then the words of the command, each with its 0 */
+	uint32_t bytes;
 };
 
 /* ---- far sockets ---- */
@@ -87,7 +91,10 @@ struct far_result {
 	uint32_t bytes;
 };
 
-/* The first connection after the agent's: about calls that are under way.  The answer is an int32_t. */
+/*
+ * The first connection after the agent's: about calls that are under way.  The answer is an
+ * int32_t.
+ */
 enum far_ask { FAR_ASLEEP, FAR_INTERRUPT, FAR_RESTART };
 
 struct far_question {
@@ -142,8 +149,8 @@ int far_set_of(int fd);
 void far_set(int fd, int remote);
 
 /*
- * A destination as it has to be seen from the other host, or from here: a program knows one address only, so a port tells
- * the host.  binding: the host is the socket's.  copy: for the new name.
+ * A destination as it has to be seen from the other host, or from here: a program knows one address
+ * only, so a port tells the host.  binding: the host is the socket's.  copy: for the new name.
  */
 const struct sockaddr *far_name(int fd, const void *name, socklen_t len, struct sockaddr_storage *copy, bool binding);
 void far_bound(int fd); /* it may have a port now */
@@ -163,8 +170,8 @@ struct far_made {
 
 #define FAR_ARG (-1)
 /*
- * Memory that the call names; its number. -1: there is none, so the address goes as it is (a bad one will be as bad there).
- * back: the call writes there.
+ * Memory that the call names; its number. -1: there is none, so the address goes as it is (a bad
+ * one will be as bad there).  back: the call writes there.
  */
 int far_memory(struct far_made *made, const void *at, size_t len, int owner, size_t where, bool back);
 struct far_made *far_make(enum far_what what, int fd, long a, long b, long c, long d, long e);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The calls of a program, as the linker has put them in front of the real ones: those on far sockets are made by the agent,
- * those on this host's only get the right destination.  See far.h.
+ * The calls of a program, as the linker has put them in front of the real ones: those on far
+ * sockets are made by the agent, those on this host's only get the right destination.  See far.h.
  */
 #include "far.h"
 

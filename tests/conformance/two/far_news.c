@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Between two hosts the news that a port is congested, or is not any more, takes a while, and programs that were made for one
- * host count on it at once.  So the calls after which they do come back when the news is there: a message that is sent after
- * it, on the same connection, has come.  In both directions, between two sockets that the program does not know.
+ * Between two hosts the news that a port is congested, or is not any more, takes a while, and
+ * programs that were made for one host count on it at once.  So the calls after which they do come
+ * back when the news is there: a message that is sent after it, on the same connection, has come.
+ * In both directions, between two sockets that the program does not know.
  *
  * These are: a wait for messages in a queue, and a receive after a refusal.
  */

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Numbers that stand for sockets of the other host, where ports are, and how a call gets there; see far.h.
+ * Numbers that stand for sockets of the other host, where ports are, and how a call gets there; see
+ * far.h.
  *
- * A program's sockets are shared out between the hosts: a new one is of the host that has fewer of those that are open, and
- * if both have the same number it is a far one with CONFORMANCE_FAR=first, else one of this host.
+ * A program's sockets are shared out between the hosts: a new one is of the host that has fewer of
+ * those that are open, and if both have the same number it is a far one with CONFORMANCE_FAR=first,
+ * else one of this host.
  */
 #include "far.h"
 
@@ -160,13 +162,15 @@ const struct sockaddr *far_name(int fd, const void *name, socklen_t len, struct 
 struct line {
 	struct line *next;
 	int fd, tid;
-	uint32_t id, number; /* 0: there is none yet; the call that is under way, or was the last one */
+	/* 0: there is none yet; the call that is under way, or was the last one */
+	uint32_t id, number;
 	bool busy;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* lines, control */
 static struct line *lines;
-static int control = -1; /* what is asked about calls goes there, and the agent's part ends with it */
+/* what is asked about calls goes there, and the agent's part ends with it */
+static int control = -1;
 static unsigned port;
 static pthread_key_t at_end;
 
@@ -290,7 +294,10 @@ int far_memory(struct far_made *made, const void *at, size_t len, int owner, siz
 	return made->n++;
 }
 
-/* A signal comes while the call sleeps: the thread that makes it gets one of the same kind, and what it then returns counts. */
+/*
+ * A signal comes while the call sleeps: the thread that makes it gets one of the same kind, and
+ * what it then returns counts.
+ */
 static void until_answered(struct line *line)
 {
 	struct pollfd pfd = {.fd = line->fd, .events = POLLIN};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Waiting for far sockets, and what the programs ask of threads and of the host; see far.h.  A wait for sockets of one host
- * only is made there; one for both looks at each in turn.
+ * Waiting for far sockets, and what the programs ask of threads and of the host; see far.h.  A wait
+ * for sockets of one host only is made there; one for both looks at each in turn.
  */
 #include "far.h"
 
@@ -182,7 +182,10 @@ static int far_epoll_wait(int ep, struct epoll_event *events, int max, int ms)
 	return far_do(made);
 }
 
-/* A set with a companion has nothing of this host in it, in all programs; what has, is looked at for the error's sake. */
+/*
+ * A set with a companion has nothing of this host in it, in all programs; what has, is looked at
+ * for the error's sake.
+ */
 int __wrap_epoll_wait(int ep, struct epoll_event *events, int max, int ms)
 {
 	if (far_set_of(ep) < 0)

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The child of a program that forks lives on the other host: fork() starts the same program there, which goes the same way
- * as far as its own first fork(), and that is the child; see far.h.  So this is for programs that fork before they have
- * opened anything but pipes and pairs of sockets, and whose children do not care for what the parent did before: all of a
- * program's children are alike.
+ * The child of a program that forks lives on the other host: fork() starts the same program there,
+ * which goes the same way as far as its own first fork(), and that is the child; see far.h.  So
+ * this is for programs that fork before they have opened anything but pipes and pairs of sockets,
+ * and whose children do not care for what the parent did before: all of a program's children are
+ * alike.
  *
- * On this side a process stands in for the child, which ends as the child has ended, so that it can be waited for.  The
- * pipes and pairs made since the last fork() become TCP connections, in the order of their making on both sides; on those
- * that keep messages apart a length goes first.
+ * On this side a process stands in for the child, which ends as the child has ended, so that it can
+ * be waited for.  The pipes and pairs made since the last fork() become TCP connections, in the
+ * order of their making on both sides; on those that keep messages apart a length goes first.
  */
 #include "far.h"
 
@@ -170,7 +171,10 @@ static void stands_in(int agent)
 	_exit(WEXITSTATUS(end.status));
 }
 
-/* The address of this host, the program, and its arguments: the other host's address, and the word behind it. */
+/*
+ * The address of this host, the program, and its arguments: the other host's address, and the word
+ * behind it.
+ */
 static size_t command(char *words, size_t room)
 {
 	char path[300];
