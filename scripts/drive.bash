@@ -1,15 +1,21 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-# drive.bash - runs sections one after the other, or some beside each other, and says how each ended.  For scripts/test and scripts/soak, which have set
-#	top, work, logs		the source tree; where builds go; where each section's output goes, as NAME.log
-#	sections, optional	all that there are; those that run only when they are named
-#	beside			"a+b": at the same time
+# drive.bash - runs sections one after the other, or some beside each other, and prints how each
+# ended.  For scripts/test and scripts/soak, which set
+#	top, work, logs		the source tree; where builds go; where the output of each section
+#				goes, as NAME.log
+#	sections, optional	all sections; those that run only when they are named
+#	beside			"a+b": these run at the same time
 # A section is a function section_NAME, described by the comment behind its first line.  It may print
-#	N passed, N failed		as its last such line: these are counted; without one the section counts as one test
-#	SKIP reason			for what cannot run here
-#	LATE NAME: COMMAND		for what has passed a limit, and nothing wrong was seen (tests/verdict.bash); the command runs it alone
-# What is wrong stays wrong.  What was late is run once more at the end, alone and with ten times the time: good then, it counts as passed, and is
-# listed with both times; late again, it has failed.  More than LATE_MOST of them are the machine's fault: status 75.
+#	N passed, N failed	as its last such line: these are counted; without such a line the
+#				section counts as one test
+#	SKIP reason		for a test that cannot run here
+#	LATE NAME: COMMAND	for a test that has passed a limit, while nothing wrong was seen
+#				(tests/verdict.bash); the command runs it alone
+#
+# A wrong test stays wrong.  A late test is run once more at the end, alone and with ten times the
+# time.  If it passes then, it counts as passed, and is listed with both times.  If it is late again,
+# it has failed.  More than LATE_MOST late tests are the machine's fault: status 75.
 # With CI=true a skip is a failure, unless it is one of may_skip.
 
 # has LIST WORD
@@ -20,7 +26,7 @@ has()
 
 LATE_MOST=3
 
-# section_list: their names and what they are
+# section_list: prints the names and descriptions
 section_list()
 {
 	local s
@@ -34,7 +40,7 @@ described()
 	sed -n "s/^section_$1() # //p" "$top/scripts/sections.bash"
 }
 
-# section_chosen NAME...: are there such?
+# section_chosen NAME...: do these sections exist?
 section_chosen()
 {
 	local s
@@ -58,10 +64,10 @@ allowed()
 
 is_late='^LATE [^ ]+: '
 
-# What says so in a log, whoever wrote it; there may be any bytes in it (grep -a)
+# Lines of a log that report a failure.  A log may contain any bytes (grep -a).
 failing='^[[:space:]]*(FAIL:? |WRONG |not ok |ERROR |DIFFERENT )|: error:|:[FE]:|^==[0-9]+==ERROR|^WARNING: ThreadSanitizer'
 
-# failures NAME LOG: where it says so first, and what stands behind it: for whoever sees the end of the output only
+# failures NAME LOG: the first such line and what follows, for readers who see only the end of the output
 failures()
 {
 	echo "---- $1:"
@@ -69,13 +75,14 @@ failures()
 		cut -c 1-300 | head -n 60
 }
 
-# idle: processor time that nobody has had so far, in ticks of 10 ms
+# idle: idle time of the processors so far, in ticks of 10 ms
 idle()
 {
 	awk '/^cpu / { print $5 + $6 }' /proc/stat
 }
 
-# run_section NAME: into its log; its status, how long it took, and for how much of that processors were idle (percent), into a file beside that
+# run_section NAME: runs it, with its output in its log.  A file beside that gets its status, the time
+# that it took, and for how much of that the processors were idle (percent).
 run_section()
 {
 	local start=$SECONDS before status took
@@ -138,11 +145,12 @@ judge_section()
 	fi
 	summary+=$(printf '%-15s %-7s %5s passed %4s failed %4s skipped %5s s, %2s %% idle' "$name" "$verdict" "$p" "$f" \
 		"$skips" "$took" "$idle")$'\n'
-	# the summary is all that some get to see
+	# some readers see only the summary
 	[ $verdict != FAILED ] || summary+=$( (grep -a -m 4 -E "$failing" "$log" || tail -n 3 "$log") | cut -c 1-200 | sed 's/^[[:space:]]*/      /')$'\n'
 }
 
-# run_beside NAME...: at the same time.  One alone stays in the foreground: what is in the background does not hear of an interrupt.
+# run_beside NAME...: runs them at the same time.  A single one stays in the foreground: a background
+# job does not get an interrupt.
 run_beside()
 {
 	local name pids=()
@@ -173,7 +181,7 @@ group_of()
 
 passed=0 failed=0 summary='' recap='' ran='' late=()
 
-# generated: configure, if it is missing or older than what it is made of
+# generated: makes configure, if it is missing or older than its sources
 generated()
 {
 	mkdir -p "$logs" || return 1
@@ -186,7 +194,7 @@ generated()
 	return 1
 }
 
-# drive NAME...: these sections; until (seconds of this shell) no more are begun then
+# drive NAME...: runs these sections; `until`: no section begins after so many seconds of this shell
 drive()
 {
 	local s name group until=${until:-0}
@@ -212,12 +220,12 @@ drive()
 	done
 }
 
-# try_again LINE: what was late, alone
+# try_again LINE: runs a late test again, alone
 try_again()
 {
 	local name=${1#LATE } command began=$SECONDS first log=$logs/late.log
 	command=${name#*: } name=${name%%: *}
-	# Names of sections and of cases have dashes, too: the line whose case is the end of this name.
+	# Names of sections and of cases contain dashes, too: takes the line whose case is the end of this name.
 	first=$(awk -v name="$name" '/^LATE [^ ]+ [0-9.]+ s/ && substr(name, length(name) - length($2)) == "-" $2 { print; exit }' "$logs"/*.log)
 	[ "$command" != "$name" ] || return
 	echo "once more, alone: $command"
@@ -231,7 +239,7 @@ try_again()
 	fi
 }
 
-# conclude: what failed, the summary, the counts; status 0 only if nothing failed
+# conclude: prints the failures, the summary and the counts; status 0 only if nothing failed
 conclude()
 {
 	local line

@@ -1,19 +1,22 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-# sections.bash - what scripts/test and scripts/soak run (drive.bash says how).  Each builds what it needs in a directory of its own in $work.
-#	scale, seed	gate or soak; the first seed of what goes by seeds
+# sections.bash - the sections that scripts/test and scripts/soak run (drive.bash says how).  Each
+# section builds what it needs in a directory of its own in $work.
+#	scale, seed	gate or soak; the first seed of tests that have seeds
 
 jobs=${JOBS:-2}
 tests=$((2 * jobs)) # at a time: many wait most of their time
 shm=
 [ -d /dev/shm ] && [ -w /dev/shm ] && shm=/dev/shm
 
-# Skips that are no failure in CI, as patterns of the reason; all of them run in the plain build.  Keep this short.
-# - the conformance programs are not built with a sanitizer, so a sanitizer's library cannot be put in front of them
+# Skips that are no failure in CI, as patterns of the reason.  All of these tests run in the plain
+# build.  Keep this short.
+# - the conformance programs are not built with a sanitizer, so a library with a sanitizer cannot be
+#   preloaded into them
 # - under ThreadSanitizer the traffic of two mock processes takes minutes
 # - a sanitizer's runtime has a thread, mappings and signal handling of its own
 # - this machine has no huge pages set aside, the guests have (section devices)
-# - of two sides in one process none can stand still, or be killed alone
+# - if both sides are in one process, neither can be stopped or killed alone
 may_skip=("kinds-huge*: skipped, there is no huge page*"
 	"*-inside: *: skipped, the other side must stand still meanwhile"
 	"*-inside: *: skipped, the other side must be killed"
@@ -31,7 +34,7 @@ may_skip=("kinds-huge*: skipped, there is no huge page*"
 	"asan-* has that runtime already"
 	"churn cannot run beside a sanitizer's runtime")
 
-# size GATE SOAK: the one that is asked for
+# size GATE SOAK: prints the one for this scale
 size()
 {
 	[ "$scale" = gate ] && echo "$1" || echo "$2"
@@ -50,13 +53,13 @@ configured()
 	fi
 }
 
-# built DIR: all that "make" and "make check" compile there
+# built DIR: compiles all that "make" and "make check" need there
 built()
 {
 	cd "$work/$1" && make -j"$jobs" && make -j"$jobs" check TESTS=
 }
 
-# made DIR TARGET...: in $work/DIR, where another section may want the same at this moment
+# made DIR TARGET...: makes them in $work/DIR, where another section may do the same at this moment
 made()
 {
 	local dir=$work/$1
@@ -67,7 +70,8 @@ made()
 
 # ---- counts ----
 
-# check_in DIR [TEST...]: make check there, all or these, and then nothing else is built; prints skips and the count
+# check_in DIR [TEST...]: runs make check there, for all tests or for these only; prints skips and
+# counts
 check_in()
 {
 	local status late=0 logs_of trs
@@ -102,13 +106,14 @@ check_in()
 	return $status
 }
 
-# counted: adds the line "N passed, N failed" to the comparison's own last line; a listed difference is a pass
+# counted: appends the line "N passed, N failed" to the comparison's own last line; a listed
+# difference is a pass
 counted()
 {
 	awk '{ print } /^[0-9]+ checks, [0-9]+ equal, / { printf "%d passed, %d failed\n", $3 + $5, $(NF - 1) }'
 }
 
-# added_up: adds the sum of all lines "N passed, N failed" as the last one
+# added_up: appends the sum of all lines "N passed, N failed"
 added_up()
 {
 	awk '{ print } /^[0-9]+ passed, [0-9]+ failed/ { n++; p += $1; f += $3 }
@@ -117,7 +122,7 @@ added_up()
 
 # ---- runners of the tree ----
 
-# delivered SCRIPT ARG...: one of them, told where the build is
+# delivered SCRIPT ARG...: runs one of them on the build of this tree
 delivered()
 {
 	local script=$1
@@ -127,7 +132,7 @@ delivered()
 		return 1
 	fi
 	cd "$work/main" || return 1
-	# a node of its own: a live one of the user must not disturb the tests, nor they it
+	# a node of its own: the tests and a live node of the user must not disturb each other
 	RDS_PRELOAD_REGISTRY_DIR=$(mktemp -d "${shm:-/tmp}/rdstest.XXXXXX") || return 1
 	export RDS_PRELOAD_REGISTRY_DIR
 	trap 'rm -rf "$RDS_PRELOAD_REGISTRY_DIR"' EXIT
@@ -141,7 +146,8 @@ delivered()
 	return $status
 }
 
-# over_each SECTION COMMAND ARG...: delivered, over soft RoCE and at the same time over soft iWARP; 77 only if all of it was skipped
+# over_each SECTION COMMAND ARG...: as delivered, over soft RoCE and at the same time over soft iWARP;
+# 77 only if all of it was skipped
 over_each()
 {
 	local section=$1 device status=77 ended pids=()
@@ -166,14 +172,15 @@ over_each()
 	return $status
 }
 
-# again DIR SCRIPT: the command that runs one of its cases as it runs now; the name goes behind it
+# again DIR SCRIPT: prints the command that runs one of its cases as it runs now; append the name
 again()
 {
 	echo "cd '$work/$1' && env TOP_BUILDDIR='$work/$1' $(env | sed -n "s/^\(SANITIZERS\|FAULT_[A-Z]*\|RDMAOPS_[A-Z]*\|SHARING_[A-Z]*\)=.*/'&'/p" |
 		tr '\n' ' ')'$top/$2'"
 }
 
-# fault_suite DIR CASE...: its programs from that build, then the suite (or these cases) on its library
+# fault_suite DIR CASE...: builds its programs there, then runs the suite (or these cases) on that
+# library
 fault_suite()
 {
 	local dir=$1
@@ -242,8 +249,8 @@ section_programs() # unmodified programs of Debian under the preload
 
 # ---- sanitizers ----
 
-# The gate: clang, so that a second compiler has seen all of it.  Without the programs of "check", and three unit tests that take half a minute to one
-# each here.
+# The gate: clang, so that a second compiler checks all of it.  Without the programs of "check", and
+# without three unit tests, each of which takes half a minute to one here.
 gate_asan()
 {
 	configured asan CC=clang --disable-lto --enable-werror --enable-sanitizers=address,undefined && built asan || return 1
@@ -281,8 +288,8 @@ unit_tests()
 	make -s -C "$work/$1" --eval='print-unit-tests: ; @echo $(UNIT_TESTS)' print-unit-tests
 }
 
-# The gate: what has locks, queues and wake-ups of its own.  The cases about limits (time to hand over at exit, descriptors) are judged at full
-# speed only, in section faults.
+# The gate: tests of locks, queues and wake-ups.  The cases about limits (time to hand over at exit,
+# descriptors) run at full speed only, in section faults.
 section_tsan() # ThreadSanitizer: the gate has locks, queues, wake-ups and some traffic, the soak all tests
 {
 	local checks=() faults=(messages all-"$seed") ops=(player-calm-*)
@@ -331,7 +338,8 @@ section_tarball() # the tarball builds from a read-only tree, some of its tests 
 section_distcheck() # the same by automake's own distcheck, with all tests
 {
 	configured dist || return 1
-	# A test that fails there shows its log: the tree is gone then.  One that is skipped there runs in a working tree.
+	# A test that fails there shows its log, because the tree is deleted.  One that is skipped
+	# there runs in a working tree.
 	make -j"$tests" distcheck VERBOSE=1 2>&1 | awk '
 		{ print }
 		/^SKIP: tests\// { print "SKIP " $2 " in the tarball" }
@@ -346,11 +354,12 @@ section_distcheck() # the same by automake's own distcheck, with all tests
 section_devices() # over soft RoCE and soft iWARP, in virtual time: programs of two processes, RDMA, connections that break
 {
 	made main rdma-programs fault-programs || return 1
-	# Longer than a guest has, which says itself that it is late.
+	# Longer than the limit of a guest, which reports itself that it is late.
 	SECTION_TIMEOUT=1000 delivered tests/rdma/gate --build "$work/main"
 }
 
-# Beside them, in a guest of its own, the first few of the sequences of the section sharing: kernel RDS has to do what the model says.
+# Beside them, in a guest of its own, the first few sequences of the section sharing: kernel RDS has to
+# agree with the model.
 oracle_parts()
 {
 	local sharing status=0 theirs=0
@@ -370,9 +379,10 @@ section_oracle() # the conformance programs on kernel RDS now, compared line by 
 	oracle_parts | added_up
 }
 
-# Two guests at a time. What a program sends to itself crosses the device if its sockets are other processes' (--apart). Not all need be done in
-# each way: on siw only the programs of two processes have sockets of their own. The last guest uses the addresses of an RDMA device, but shared
-# memory between processes, so that only few programs could answer otherwise than in the section check.
+# Two guests at a time. Messages of a program to itself cross the device if its sockets are in other
+# processes (--apart). Not all programs need run in each way: on siw only the programs of two
+# processes have sockets of their own. The last guest uses the addresses of an RDMA device, but shared
+# memory between processes, so only few programs could answer otherwise than in the section check.
 section_rdma-answers() # the conformance programs over soft RoCE and soft iWARP, against what kernel RDS once said over RoCE
 {
 	local run="tests/conformance/run --reference --build $work/main --rdma" pids=() status=0 name
@@ -414,8 +424,8 @@ section_rdma-verbs() # RDMA between processes over soft RoCE and soft iWARP, 100
 	SECTION_TIMEOUT=${SECTION_TIMEOUT:-1200} over_each rdma-verbs tests/rdma/rdmaops --build "$work/main" --seed "$seed" | added_up
 }
 
-# The conformance programs between two hosts: over soft iWARP those of two processes, and some.  One after the other: two guests keep two processors
-# busy.
+# The conformance programs between two hosts; over soft iWARP those of two processes, and some others.
+# One after the other, because two guests keep two processors busy.
 two_answers()
 {
 	local run="tests/conformance/run --two --reference --build $work/main --rdma" status=0

@@ -1,29 +1,36 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 # shellcheck shell=bash
-# What all that runs tests shares: three verdicts, by exit statuses.  Sourced by bash.
+# verdict.bash - the verdicts that all runners of tests share, by exit statuses.  Sourced by bash.
 #
 #	0	PASS
-#	75	LATE	a limit has passed and nothing wrong was seen: to be tried once more, alone, with more time
+#	75	LATE	a limit has passed and nothing wrong was seen: try it once more, alone, with
+#			more time
 #	77	SKIP	it cannot run here, and says why
-#	else	WRONG	also what hangs, or ends by a signal: never tried again
+#	else	WRONG	also a hang, or an end by a signal: never tried again
 #
 # One line for each case:
-#	PASS name 3.2 s: what it has said last
+#	PASS name 3.2 s: its last line of output
 #	LATE name 61.0 s (limit 60): what has not come
-#	WRONG name 2.1 s: why			and below it, indented, what it has said, and how it is run again
+#	WRONG name 2.1 s: why			below it, indented: its output, and how to run it again
 #	SKIP name: why
-# and at the end, for each that was late, "LATE section-name: command that runs it alone", and "N passed, N failed".
+# At the end, for each that was late, "LATE section-name: command that runs it alone", then
+# "N passed, N failed".
 #
-# Environment: TEST_SLOW, so many times slower is this machine than an idle one (default: measured), and TEST_TIMES, by which that is
-# multiplied (default 1; to try again what was late: 10, without TEST_SLOW, since in a guest it is measured there).  SANITIZERS.
-# VERDICT_SECTION and VERDICT_AGAIN: for those last lines, from whatever has started the runner; names of cases go behind the latter.
-# VERDICT_INSIDE: all of it is one test, whoever runs that says how.
+# Environment:
+#	TEST_SLOW	how many times slower this machine is than an idle one (default: measured)
+#	TEST_TIMES	multiplies TEST_SLOW (default 1; 10 to try a late case again, without
+#			TEST_SLOW, since in a guest it is measured there)
+#	SANITIZERS
+#	VERDICT_SECTION, VERDICT_AGAIN	for those last lines, set by the caller of the runner; names
+#			of cases are appended to the latter
+#	VERDICT_INSIDE	the runner is one test; its caller prints the verdict
 
 verdict_source=$(cd "${BASH_SOURCE[0]%/*}" && pwd)
 verdict_passed=0 verdict_failed=0 verdict_late=0
 verdict_lates=()
 
-# verdict_begin SECTION AGAIN [BUILD]: AGAIN is the command to which the names of cases are appended, BUILD where tests/watch was built
+# verdict_begin SECTION AGAIN [BUILD]: AGAIN is the command to which the names of cases are
+# appended, BUILD is where tests/watch was built
 verdict_begin()
 {
 	local build=${3:-${TOP_BUILDDIR:-$PWD}}
@@ -39,7 +46,8 @@ verdict_begin()
 	fi
 }
 
-# verdict_slow [N]: TEST_SLOW, from here on, and Check's limits; TEST_PATIENCE is the same for RDS_PRELOAD_PATIENCE; N: without a look at the machine
+# verdict_slow [N]: sets TEST_SLOW and Check's limits; TEST_PATIENCE is the same for
+# RDS_PRELOAD_PATIENCE; N: the machine is not measured
 verdict_slow()
 {
 	if [ -z "${TEST_SLOW:-}" ]; then
@@ -54,7 +62,8 @@ verdict_slow()
 	TEST_PATIENCE=$((TEST_SLOW < 100 ? TEST_SLOW : 100))
 }
 
-# verdict_watched LIMIT COMMAND...: it runs, but does not hang, and is not busy for longer than that; its status, or that of watch
+# verdict_watched LIMIT COMMAND...: runs it; ends it if it hangs, or is busy for longer than LIMIT;
+# its status, or that of watch
 verdict_watched()
 {
 	verdict_limit=$1
@@ -77,7 +86,7 @@ verdict_run()
 	verdict_case "$1" verdict_watched "${@:2}"
 }
 
-# verdict_start NAME, and after something that has left its words in $verdict_log, verdict_of STATUS: the line
+# verdict_start NAME; then a command with its output in $verdict_log; then verdict_of STATUS: the line
 verdict_start()
 {
 	verdict_name=$1 verdict_began=$EPOCHREALTIME verdict_limit=
@@ -106,7 +115,7 @@ verdict_of()
 		last=$(grep -a '^watch: ' "$verdict_log" | tail -n 1)
 		[ -n "$last" ] || last=$(tail -n 1 "$verdict_log")
 		echo "WRONG $verdict_name $took: status $1${last:+: $last}"
-		# how it began, and how it ended
+		# the beginning and the end of the output
 		{
 			head -n 100 "$verdict_log"
 			tail -n +101 "$verdict_log" | tail -n 100
@@ -117,8 +126,8 @@ verdict_of()
 	return "$1"
 }
 
-# verdict_guest STATUS LOG AGAIN: the last lines of a runner that has one in a guest, which has said its own unless it was ended by its limit
-# (124), or something is wrong with the guest; the status
+# verdict_guest STATUS LOG AGAIN: the last lines of a runner that has another runner in a guest.  That
+# one has printed its own, unless its limit has ended it (124), or the guest has failed.  The status.
 verdict_guest()
 {
 	local wrong
