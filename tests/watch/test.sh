@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-# For `make check`: is what hangs told from what is slow, and what is wrong from what is late?
+# For `make check`: does the watch tell a hang from a slow program, and wrong from late?
 set -u
 unset VERDICT_SECTION VERDICT_AGAIN VERDICT_INSIDE
 here=$TOP_BUILDDIR/tests/watch
