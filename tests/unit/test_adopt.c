@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_adopt.c - a socket is made of a deposit: what a carrier has left is there again; whatever
- * else lies there, which any process that holds the socket can have put there, ends the socket and
- * nothing else, and leaves nothing behind in this process.
+ * test_adopt.c - a socket is made from the parked state: everything that the last owner parked is
+ * there again.  Anything else there, which any process that has the socket can have written, ends
+ * the socket and nothing else, and leaves nothing behind in this process.
  */
 #include <arpa/inet.h>
 #include <check.h>

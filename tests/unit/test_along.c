@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_along.c - messages that a socket takes along to its next carrier, as they lie in the
- * deposit: written and read they are the same, and nonsense that another process may have written
- * is an error, whatever it is.
+ * test_along.c - unsent messages that are handed off with a socket, as they lie in the parked state
+ * (share/handoff_unsent.c).  Written and read they are the same.  Invalid data that another process
+ * may have written are an error.
  */
 #include <check.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_asend.c - RDS_CMSG_ASYNC_SEND: what is told of a message in each of the ways in which it can
- * end, and what is refused meanwhile.
+ * test_asend.c - RDS_CMSG_ASYNC_SEND: what is reported of a message for each of the ways in which
+ * it can end, and which sends are refused meanwhile.
  */
 #include <arpa/inet.h>
 #include <check.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * test_attempts.c - a connection has one endpoint at a time, however its attempts and those of the
- * peer fall together.
+ * peer coincide.
  *
- * The test plays a transport to another host, and the process there (test_reach_fake.h), and says
- * in the order that it wants what comes of what it is asked.
+ * The test plays a transport to another host, and the process there (test_reach_fake.h), and gives
+ * the results of requests in the order that it chooses.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_away_regions.c - what a process remembers of the regions that it has opened with the
- * carriers of its sockets (away_regions.c): each carrier is told once, what is freed comes back
- * nowhere, and threads do not lose each other's.  The carrier and the engine's regions are played.
+ * test_away_regions.c - the regions that a process has opened with the owners of its sockets
+ * (share/borrower_regions.c): each owner is told once, a freed region does not come back, and
+ * threads do not lose each other's.  The test plays the owner and the engine's regions.
  */
 #include <check.h>
 #include <errno.h>

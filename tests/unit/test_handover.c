@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * test_handover.c - a port changes its owner between any two looks of one send (linked with
- * --wrap=registry_lookup, --wrap=registry_sock_is_gone):  what waited for it arrives first, and all
- * of it.
+ * --wrap=registry_lookup, --wrap=registry_sock_is_gone): messages that waited for it arrive first,
+ * and all of them.
  *
- * The answers are written down beforehand.  They hold for the test's own thread; the helper's is
- * told that the port is changing hands.
+ * The answers are written down beforehand.  They hold for the test's own thread; the helper is told
+ * that the port is changing hands.
  */
 #include <arpa/inet.h>
 #include <check.h>

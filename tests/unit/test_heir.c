@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_heir.c - who may carry a socket: with a deposit in the stand-in or without one, beside a
- * carrier that lives, that was killed, that is somebody else by now; wills that are nonsense.
+ * test_heir.c - which process may become the owner of a socket (share/standby.c): with a parked
+ * packet in the stand-in or without one, beside an owner that lives, was killed, or is another
+ * process by now; invalid leases.
  */
 #include <check.h>
 #include <errno.h>

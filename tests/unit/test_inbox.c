@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_inbox.c - what lies in an inbox when it is emptied: parcels in the order in which they came,
- * nonsense that anybody may have written, and connections on which nothing has come yet.
+ * test_inbox.c - a mailbox is emptied (share/orphan_inbox.c): batches in the order in which they
+ * came, invalid data that any process may have written, and connections on which nothing has come
+ * yet.
  */
 #include <arpa/inet.h>
 #include <check.h>

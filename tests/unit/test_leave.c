@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_leave.c - a process leaves its sockets while others are at something with them: a thread of
- * its own at a send, another process at one that it ends behind.  Linked with
+ * test_leave.c - a process hands off its sockets while they are in use: by a send of another
+ * thread, and by a sender process that ends after its send.  Linked with
  * --wrap=registry_sock_orphan and --wrap=registry_lookup, in which the test has the other one do
  * that.
  */

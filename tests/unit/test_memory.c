@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_memory.c - another process's memory by its descriptor (foreign_memory.c): what is there is
- * copied, what is not is -EFAULT, and what is no such descriptor is refused.
+ * test_memory.c - the memory of another process by its descriptor (abi/foreign_memory.c): what is
+ * mapped is copied, what is not is -EFAULT, and any other descriptor is refused.
  */
 #include <check.h>
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_moved.c - ports of another host that move from one process to another, and ours that do:
- * what was sent to the old owner comes back and goes to the new one, in order (test_reach_fake.h
- * plays the other host).
+ * test_moved.c - ports of another host that move from one process to another, and our own ports
+ * that move (conn/port_moved.c): messages that were sent to the old owner come back and go to the
+ * new one, in order.  test_reach_fake.h plays the other host.
  */
 #include <arpa/inet.h>
 #include <check.h>

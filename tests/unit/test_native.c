@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * test_native.c - operations that devices carry out, as the engine sees them: which regions are
- * shown, who is told (mr_shown.c), and what the initiator makes of that (rdma_native.c).  The
- * transport takes notes.
+ * advertised, to whom (rdma/mr_device.c), and what the initiator does with them (rdma/op_device.c).
+ * The transport records its calls.
  */
 #include <check.h>
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_orphan.c - what sockets have sent to a peer that does not take it, and leave behind when
- * they are closed (engine/conn/closed_sockets.c).  The other host is test_reach_fake.h's.
+ * test_orphan.c - messages that sockets have sent to a peer that does not receive them, and that
+ * are still queued when the sockets are closed (conn/closed_sockets.c).  test_reach_fake.h plays
+ * the other host.
  */
 #include <arpa/inet.h>
 #include <stdlib.h>

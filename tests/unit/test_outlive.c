@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_outlive.c - a message that has waited, and whose socket is closed and its port given to
- * another one after the sender's last look, while the message is on its way: outlive.c.  The
- * transport here is what makes that happen between the two.
+ * test_outlive.c - a message has waited, and then, after the sender's last check, while it is on
+ * its way, its socket is closed and the port given to another socket (conn/meant_for.c).  The
+ * transport of this test causes that in between.
  */
 #include "engine/conn/conn.h"
 #include "engine/conn/incoming.h"

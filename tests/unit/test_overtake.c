@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_overtake.c - what goes before what waits: operations of the barrier's age that turn out to
- * go to another process, the messages held for them, answers; and who wakes such a message.  The
- * transport takes notes.
+ * test_overtake.c - the order of operations and what passes a waiting item (rdma/op_order.c):
+ * operations of the barrier's age that turn out to go to another process, the messages that wait
+ * for them, answers; and which thread wakes such a message.  The transport records its calls.
  */
 #include <check.h>
 #include <stdlib.h>

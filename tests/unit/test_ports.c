@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_ports.c - who has which port of another host (ports.c): states, bounds, what is forgotten
- * when.
+ * test_ports.c - which process of another host has which port (conn/port_cache.c): states, bounds,
+ * and when entries are forgotten.
  */
 #include <check.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_progress.c - who looks after arrivals while a program sends (progress.c), and how long one
- * that waits looks for itself (spin.c).
+ * test_progress.c - which thread handles arrivals while a program sends (progress/progress.c), and
+ * how long a waiting thread spins (progress/spin.c).
  */
 #include <check.h>
 #include <string.h>

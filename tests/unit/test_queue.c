@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_queue.c - what a connection keeps when its endpoint breaks, also without memory (linked with
- * --wrap=malloc), and when its peer acknowledges what it cannot have.
+ * test_queue.c - the messages that a connection keeps when its endpoint breaks, also without memory
+ * (linked with --wrap=malloc), and when its peer acknowledges what it cannot have.
  */
 #include <check.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_quick.c - the short way of a send (quick.c) against the long one (accept.c): a message that
- * both take leaves the same behind, to the byte; and whatever the short one does not take, it
- * leaves everything as it was.
+ * test_quick.c - the fast path of a send (calls/send_fast.c) against the full one (calls/send.c): a
+ * message that both accept leaves the same state, to the byte; where the fast path does not accept
+ * a message, it leaves everything as it was.
  */
 #include <arpa/inet.h>
 #include <check.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_rdma.c - the parts of RDMA that need neither socket nor peer: pieces as bytes (wire_op.c),
- * what atomic operations come to (atomic.c).
+ * test_rdma.c - the parts of RDMA that need neither socket nor peer: pieces as bytes
+ * (wire/op_header.c), the results of atomic operations (rdma/atomic.c).
  */
 #include <check.h>
 #include <errno.h>

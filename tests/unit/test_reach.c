@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_reach.c - messages to another host: finding who has the port, order over all hand-overs,
- * processes that end.  The other host is test_reach_fake.h's; ports that move are test_moved.c's.
+ * test_reach.c - messages to another host (conn/route.c): finding the process that has the port,
+ * order over all changes of the route, processes that end.  test_reach_fake.h plays the other host;
+ * for ports that move see test_moved.c.
  */
 #include <arpa/inet.h>
 #include <check.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_recv.c - a receive and what it leaves: where the bytes of a message lie that its transport
- * does not keep, delivered the short way and the long one, which sockets are noted as having input
- * that the kernel does not show, and pings that cannot be noted at once.
+ * test_recv.c - a receive and the state that it leaves: where the bytes of a message lie that its
+ * transport does not keep, delivered on the fast path and on the full one; which sockets are noted
+ * as having input that the kernel does not show; pings that cannot be noted at once.
  */
 #include <arpa/inet.h>
 #include <check.h>

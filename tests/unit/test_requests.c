@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_requests.c - what a process that has a descriptor of a socket may ask of its carrier over a
- * channel, if it is not this library that asks: calls of all kinds with lengths, flags and options
- * at random, or at their bounds, of which each is well formed.  The carrier answers or hangs up,
- * reads nothing that is not there, and goes on.
+ * test_requests.c - requests over a channel that do not come from this library
+ * (share/owner_request.c): calls of all kinds, each well formed, with lengths, flags and options at
+ * random or at their bounds.  The owner answers or closes the channel, reads nothing beyond the
+ * request, and goes on.
  */
 #include <arpa/inet.h>
 #include <check.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_roll.c - a handler's call lets the one that it has interrupted go on to its end
+ * test_roll.c - a handler's call lets the call that it has interrupted run to its end
  * (preload/signals/reentry.h): whatever that does to the stack, wherever the handler runs and
- * however it leaves, both find theirs as it was.
+ * however it leaves, both find their own part of the stack as it was.
  *
  * The calls are functions of this program, which interrupt themselves.
  */

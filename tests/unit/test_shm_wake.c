@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_shm_wake.c - who is woken, and who is told of room (transport/shm/wake.c), with both ends of
- * a ring in one process.
+ * test_shm_wake.c - which thread is woken, and which is told of room (transport/shm/wake.c), with
+ * both ends of a ring in one process.
  *
- * Every step of the two is a call here, so each order of events can be had at will: above all those
- * that lost a wake-up.
+ * Every step of the two ends is a call here, so the test can choose each order of events: above all
+ * those that once lost a wake-up.
  */
 #include <check.h>
 #include <fcntl.h>

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_strays.c - operations that have ended here while the peer's engine has still to carry out
- * some of them: a device, which would not wait for that, gets nothing until the peer has said that
- * it is done with it (rdma_native.c).  Every way in which that comes about.  The transport takes
- * notes; what another thread would do in the middle of a send is done from within.
+ * test_strays.c - strays: operations that have ended here while the peer's engine has yet to carry
+ * out parts of them (rdma/op_device.c).  A device would not wait for these parts, so it gets
+ * nothing until the peer has acknowledged them.  Every way in which strays come about.  The
+ * transport records its calls; what another thread would do in the middle of a send is done from
+ * within.
  */
 #include <check.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_timers.c - the helper's timers (helper.c), by the real clock: set, needed, cancelled, and
- * all of that while the helper runs them.  One that could wait for nothing does not start.
+ * test_timers.c - the helper's timers (helper/thread.c), by the real clock: set, needed, cancelled,
+ * and all of that while the helper runs them.  A timer that could wait for nothing does not start.
  */
 #include <arpa/inet.h>
 #include <check.h>

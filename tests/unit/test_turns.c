@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_turns.c - a process that has a descriptor of a socket and never stops talking, or anybody
- * who never stops coming: the helper has its other work to do all the same.  Whatever is read
- * there, more of it is there already; so who reads to the end never comes back.
+ * test_turns.c - a process that has a descriptor of a socket never stops sending, or connections
+ * never stop coming: the helper still does its other work.  Whatever the helper reads there, more
+ * of it is there already, so a helper that reads to the end would never come back.
  */
 #include <arpa/inet.h>
 #include <check.h>
