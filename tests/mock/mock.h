@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * mock.h - RDMA devices and a connection manager made of memory, for tests: mock_install() puts
- * them into `vb` (api.h).
+ * them into `vb` (libs.h).
  *
  * What it is like:
  * - Devices have addresses and belong to hosts (numbers).  Whoever creates an event channel does so

@@ -214,7 +214,7 @@ static struct rds_op *write_of(struct rds_sock *from, struct rds_conn *conn, uin
 {
 	struct rds_op *op = write_by(from, conn, dport);
 
-	rds_queue_flush(conn); /* as accept.c does */
+	rds_queue_flush(conn); /* as calls/send.c does */
 	return op;
 }
 

@@ -331,7 +331,7 @@ START_TEST(the_dead_leave_nothing)
 }
 END_TEST
 
-/* What its socket is called, and that it exists (share.h). */
+/* What its socket is called, and that it exists (node/socket_name.h). */
 static struct rds_procid named;
 static int standin;
 
