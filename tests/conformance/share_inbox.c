@@ -14,7 +14,7 @@
 #define SENDERS 32
 
 static char *self;
-static int go[2];    /* the holder begins when it can read a byte here */
+static int go[2];    /* the borrower begins when it can read a byte here */
 static int ended[2]; /* closed when all senders are gone; a byte: one stays */
 static int stay[2];  /* it stays until this is closed */
 
@@ -111,7 +111,7 @@ static void sender(const struct name *to, int number, enum way way, size_t len)
 	_exit(97);
 }
 
-/* ---- the holder ---- */
+/* ---- the borrower ---- */
 
 static bool sound(const struct text *t, long len, const struct name *from)
 {
@@ -213,7 +213,7 @@ static void scene(const char *name, enum way way, int senders, size_t len, int b
 	check(text("%s-senders", name), way == BY_LIVING_HEIR ? "1 stay" : "0 stay", "%d stay", i);
 	if (write(go[1], "", 1) != 1)
 		conf_die("go");
-	while (read(held[0], &byte, 1) > 0) /* until the holder is gone */
+	while (read(held[0], &byte, 1) > 0) /* until the borrower is gone */
 		;
 	close(stay[1]);
 	while (read(ended[0], &byte, 1) > 0)

@@ -137,7 +137,7 @@ static const char *next(int fd)
 	return r < 0 ? rc(r) : text("%ld %.10s", r, buf);
 }
 
-/* One holder, by fork. */
+/* One borrower, by fork. */
 static void slept(enum sleep how)
 {
 	struct other maker, holder;
@@ -247,7 +247,7 @@ static void state(void)
 		say(&holder);
 		raise(SIGKILL);
 	}
-	until_gone(&maker); /* and the holder, which has said all that it had to say */
+	until_gone(&maker); /* and the borrower, which has said all that it had to say */
 	check("state-end", "signal 9", "%s", end_of(&maker));
 	check("state-sent", "5 after", "%s", next(s));
 }
@@ -320,8 +320,8 @@ static int next_of(const struct name *name)
 }
 
 /*
- * The maker, and the heir that has never touched the socket: what is sent to it before and after
- * the first one's end is for no other socket.
+ * The maker, and the next owner, which has never touched the socket: what is sent to it before and
+ * after the first one's end is for no other socket.
  */
 static void killed_with_it(int d, const struct other *maker, const int *end)
 {
@@ -368,7 +368,7 @@ static void nobody_follows(void)
 	check("for-nobody-else", "0 came", "%d came", came);
 }
 
-/* ---- a holder that did not get it by fork ---- */
+/* ---- a borrower that did not get it by fork ---- */
 
 /* It has told the maker that it is there, and has not touched the socket. */
 static void came_otherwise(const char *name, int fd, const struct other *maker)

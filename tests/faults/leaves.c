@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * leaves.c [-m messages] [-g generations] [-S seed] [-t seconds] [-p us] [receive OWN | send OWN
- * PEER] - a socket whose carrier exits while messages are on their way to it, again and again,
+ * PEER] - a socket whose owner exits while messages are on their way to it, again and again,
  * loses none of them.  With -p the sender pauses before each, so that mostly none is.
  *
  * A process that has the socket receives some messages, forks, and exits, with more of them in the

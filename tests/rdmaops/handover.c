@@ -4,7 +4,7 @@
  * notifications that nobody has taken, ids and marks go on with the socket, and whoever has it
  * makes regions and operations of its own.
  *
- * The carrier speaks the ABI of February 2008 where ids are concerned (56 bytes, RDS_BARRIER with
+ * The owner speaks the ABI of February 2008 where ids are concerned (56 bytes, RDS_BARRIER with
  * 32).
  */
 #include <arpa/inet.h>
@@ -35,9 +35,9 @@ struct barrier32 {
 };
 
 static uint64_t cookie;
-static int gone[2];   /* its other end closes when the carrier ends */
+static int gone[2];   /* its other end closes when the owner ends */
 static int report[2]; /* that it went well, and who says so, from the child */
-static int done[2];   /* ... that it needs the carrier no longer */
+static int done[2];   /* ... that it needs the owner no longer */
 
 static int barrier(int fd, uint64_t wait, uint64_t *mark)
 {
@@ -130,7 +130,7 @@ static void inherits_notified(int fd)
 	box_free(box);
 }
 
-static uint64_t *shown; /* ids of the carrier, in memory of both */
+static uint64_t *shown; /* ids of the owner, in memory of both */
 
 static void sends_numbered(int fd)
 {
@@ -156,7 +156,7 @@ static void inherits_numbered(int fd)
 }
 
 /*
- * The carrier's own thread receives what is for the child's memory, which only its helper can
+ * The owner's own thread receives what is for the child's memory, which only its helper can
  * reach.
  */
 static void polls(int fd)
@@ -196,7 +196,7 @@ static void is_written(int fd)
 	check(write(done[1], "", 1) == 1, "write: %m");
 }
 
-/* Regions of the child's, opened with a carrier that ends, and how they are afterwards. */
+/* Regions of the child's, opened with an owner that ends, and how they are afterwards. */
 static uint64_t region, freed_region;
 
 static void *receives(void *fd)
@@ -208,7 +208,7 @@ static void *receives(void *fd)
 }
 
 /*
- * While another thread sleeps at the carrier, so over more than one channel.  (If it does not sleep
+ * While another thread sleeps at the owner, so over more than one channel.  (If it does not sleep
  * yet there is one, which is right as well.)
  */
 static void opens(int fd)
@@ -246,7 +246,7 @@ static void ends_when_told(int fd)
 	check(read(done[0], &c, 1) == 1, "read: %m");
 }
 
-/* The carrier frees the other one's: who has opened it cannot know. */
+/* The owner frees the other one's: who has opened it cannot know. */
 static void frees_and_ends(int fd)
 {
 	ends_when_told(fd);

@@ -140,7 +140,7 @@ bool settled(int place, int slot)
 	return false;
 }
 
-/* carriers: a process that has opened a socket which others have may do it, too. */
+/* owners: a process that has opened a socket which others have may do it, too. */
 bool may_go(int place, bool allowed, bool carriers)
 {
 	return allowed && living() > 1 && (carriers || !model_carries(&model, place));

@@ -26,7 +26,7 @@ static struct {
 	struct rds_mr_region last;
 	int memory_err, ask_err, again_err;
 	uint32_t free_in_again; /* freed while it is looked at, as by a signal handler */
-	uint32_t free_in_ask;	/* freed while the carrier is told of it, as by another thread */
+	uint32_t free_in_ask;	/* freed while the owner is told of it, as by another thread */
 } did;
 
 int __wrap_borrower_memory_grant(int fd, struct borrower_channel *s, struct borrower_call *c);
@@ -215,7 +215,7 @@ START_TEST(test_freed_meanwhile)
 }
 END_TEST
 
-/* The carrier may have opened it behind its end. */
+/* The owner may have opened it behind its end. */
 START_TEST(test_freed_while_told)
 {
 	struct borrower_channel other = {.inode = INODE, .owner_id = 2};

@@ -2,8 +2,8 @@
 /*
  * test_flush.c - a connection breaks under a program that asks for the ends of its messages:
  * operations and messages end in the order in which they were sent, when it is known what the peer
- * has, and nothing goes meanwhile (op_flush.c, async_send.c).  The transport takes as much as it is told
- * to.
+ * has, and nothing goes meanwhile (op_flush.c, async_send.c).  The transport takes as much as it is
+ * told to.
  */
 #include <check.h>
 #include <stdlib.h>

@@ -21,7 +21,7 @@
 #include "tests/unit/suite.h"
 
 static int standin, end_of_it, will, file;
-static int other_will; /* the carrier speaks of another socket */
+static int other_will; /* the owner speaks of another socket */
 static uint64_t inode;
 static struct rds_lease_page *page;
 
@@ -89,7 +89,7 @@ static void end(pid_t pid)
 	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
 }
 
-/* What a carrier answers to who attaches; n: with so many descriptors. */
+/* What an owner answers to who attaches; n: with so many descriptors. */
 static void hello(unsigned n)
 {
 	struct rds_share_reply a = {.magic = RDS_SHARE_MAGIC, .kind = RDS_SHARE_HELLO}, got;
@@ -102,7 +102,7 @@ static void hello(unsigned n)
 	ck_assert_int_eq(pipe(line), 0);
 	fds[0] = end_of_it;
 	fds[1] = line[0];
-	fds[2] = n == RDS_LEASE_FDS ? file : will; /* any will do for an inbox */
+	fds[2] = n == RDS_LEASE_FDS ? file : will; /* any will do for a mailbox */
 	fds[3] = will;
 	ck_assert_int_eq(os_pass_send(channel[1], &a, sizeof(a), fds, n, 0), 0);
 	ck_assert_int_eq(rds_standby_read_hello(channel[0], inode, &got), sizeof(a));
@@ -140,7 +140,7 @@ START_TEST(nothing_is_known)
 	ck_assert_int_eq(rds_standby_take_over(standin, inode, &e), -EAGAIN);
 	ck_assert(!rds_standby_owner_died(standin));
 	ck_assert(!rds_standby_keep_parked(standin, inode));
-	hello(0); /* of a carrier that has no will */
+	hello(0); /* of an owner that has no lease */
 	hello(2); /* nonsense: without it */
 	ck_assert(!rds_standby_any());
 }
@@ -206,8 +206,8 @@ START_TEST(the_next_carrier)
 END_TEST
 
 /*
- * held: the holder has what the last carrier gave it; shown: so much that says "readable" lies
- * before the deposit.
+ * held: the borrower has what the last owner gave it; shown: so much that says "readable" lies
+ * before the parked packet.
  */
 static const struct {
 	bool held;
@@ -250,7 +250,8 @@ START_TEST(a_deposit_goes_first)
 END_TEST
 
 /*
- * What says "readable" is no deposit, and stays; nor is the end of everything, which looks like it.
+ * What says "readable" is no parked packet, and stays; nor is the end of everything, which looks
+ * like it.
  */
 START_TEST(only_shown)
 {

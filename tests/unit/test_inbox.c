@@ -126,7 +126,7 @@ END_TEST
 
 /*
  * A connection in which nothing was found takes nothing any more; what is left later is for the
- * next carrier, and lasts as long as the inbox.
+ * next owner, and lasts as long as the mailbox.
  */
 START_TEST(test_too_late)
 {
@@ -238,7 +238,7 @@ START_TEST(test_no_descriptor)
 }
 END_TEST
 
-/* Who has the inbox as well can change how it behaves. */
+/* Who has the mailbox as well can change how it behaves. */
 START_TEST(test_never_sleeps)
 {
 	leave_good(1, 3);

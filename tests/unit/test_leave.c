@@ -164,7 +164,7 @@ static void leaves(void)
 
 /*
  * It had looked whether the socket leaves before it did: by the time it has found out where to
- * send, what the socket has sent may be in the deposit.
+ * send, what the socket has sent may be in the parked packet.
  */
 START_TEST(leaves_during_a_send)
 {

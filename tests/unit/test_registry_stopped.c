@@ -191,7 +191,7 @@ static void act_inbox(void)
 }
 
 /*
- * Stopped just before something is left in an inbox: then the lock has to be ours still; or after,
+ * Stopped just before something is left in a mailbox: then the lock has to be ours still; or after,
  * and then it has to be counted.
  */
 START_TEST(stopped_while_it_leaves_something)

@@ -243,7 +243,7 @@ static int some_file(uint32_t big)
 	return fd;
 }
 
-/* Of this process, which must not be the carrier's: what it asks for is done to that. */
+/* Of this process, which must not be the owner's: what it asks for is done to that. */
 static void give_memory(void)
 {
 	struct rds_share_request q = {.magic = RDS_SHARE_MAGIC, .op = RDS_SHARE_MEMORY};
@@ -333,7 +333,7 @@ START_TEST(at_random)
 }
 END_TEST
 
-/* ---- so many that the carrier has no descriptor left ---- */
+/* ---- so many that the owner has no descriptor left ---- */
 
 #define CARRIERS 100 /* descriptors */
 
@@ -407,7 +407,7 @@ END_TEST
 
 /* ---- at the door ---- */
 
-#define VISITORS 64 /* that the carrier lets in at a time */
+#define VISITORS 64 /* that the owner lets in at a time */
 
 static int visit(const struct rds_grant_address *door)
 {
@@ -429,7 +429,7 @@ static void ask_door(struct rds_grant_address *door)
 }
 
 /*
- * One comes in while the place is full, and before the carrier has seen that the one which goes for
+ * One comes in while the place is full, and before the owner has seen that the one which goes for
  * that has said something.
  */
 START_TEST(full_house)
@@ -499,7 +499,7 @@ static void count(struct rds_timer *tm)
 	atomic_fetch_add(&counts, 1);
 }
 
-/* How many the carrier has: the helper alone may look. */
+/* How many the owner has: the helper alone may look. */
 static unsigned holders(void)
 {
 	static struct rds_timer look = {.fn = count};
@@ -541,7 +541,7 @@ START_TEST(strange_channels)
 }
 END_TEST
 
-/* By another process, which lets the carrier have its memory. */
+/* By another process, which lets the owner have its memory. */
 START_TEST(with_memory)
 {
 	const char *want = getenv("REQUESTS_SEED");
@@ -592,11 +592,11 @@ END_TEST
 
 /*
  * Where addresses are in an option, it is not asked for in this way: they would be taken for the
- * carrier's.
+ * owner's.
  */
 START_TEST(others_addresses)
 {
-	static uint64_t mark = 77; /* the carrier's */
+	static uint64_t mark = 77; /* the owner's */
 	const struct {
 		uint32_t daddr, hole;
 		uint64_t flags, mark_addr, wait_id;
@@ -759,7 +759,7 @@ static bool has_ended(pid_t pid)
 }
 
 /*
- * The holder: it ends with a message in its channel, of which a child that nobody knows of has a
+ * The borrower: it ends with a message in its channel, of which a child that nobody knows of has a
  * copy until `over` hangs up.
  */
 static void ends_with_message(int over)

@@ -28,14 +28,14 @@ static struct rds_sock *sock;
 static int standin;
 static _Atomic bool flood; /* there is always something in the pair */
 static _Atomic unsigned taken, sent;
-/* the channel: the holder's end, and the other one until it is given away */
+/* the channel: the borrower's end, and the other one until it is given away */
 static int line[2] = {-1, -1};
 
 ssize_t __real_os_pass_recv(int fd, void *buf, size_t len, int fds[OS_PASS_MAX], unsigned *nfds, bool *lost, int flags);
 ssize_t __wrap_os_pass_recv(int fd, void *buf, size_t len, int fds[OS_PASS_MAX], unsigned *nfds, bool *lost, int flags);
 
 /*
- * The holder is as quick as the carrier: it takes the answers, and whenever a call is read the next
+ * The borrower is as quick as the owner: it takes the answers, and whenever a call is read the next
  * one is there.
  */
 static void *holder(void *arg)
@@ -154,7 +154,7 @@ START_TEST(strays_beside)
 }
 END_TEST
 
-/* Calls of a holder, which takes all the answers. */
+/* Calls of a borrower, which takes all the answers. */
 START_TEST(calls)
 {
 	struct rds_share_attach hello = {.magic = RDS_SHARE_MAGIC, .version = RDS_SHARE_VERSION};
