@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * What a kernel, a container or a sandbox that does not let a system call through looks like to the
- * caller.
+ * refuse.h - makes a system call fail as in a kernel, a container or a sandbox that does not permit
+ * it.
  *
- * For the processes of tests only: it cannot be taken back.
+ * For the processes of tests only: it cannot be undone.
  */
 #ifndef TESTS_REFUSE_H
 #define TESTS_REFUSE_H

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * slow.h - what all test programs have to say about time and chance: how slow this machine is, how
- * a program ends that has waited for too long and seen nothing wrong, and what is random.  It needs
- * nothing of the project.
+ * slow.h - time and chance in all test programs: how slow this machine is, how a program ends that
+ * has waited for too long and seen nothing wrong, and random numbers.  It needs nothing of the
+ * project.
  *
- * What waits for something that has to come waits long, and asleep: what never comes is a hang
- * then, which whoever watches the program (tests/watch) sees much sooner.  So a wake-up that was
- * lost is not taken for a slow machine, nor a slow machine for a lost wake-up.
+ * A program that waits for something that has to come waits long, and asleep.  If it never comes,
+ * that is a hang, which the watch (tests/watch) sees much sooner.  So a lost wake-up is not taken
+ * for a slow machine, nor a slow machine for a lost wake-up.
  */
 #ifndef TESTS_SLOW_H
 #define TESTS_SLOW_H

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * across.c OWN PEER [messages] [seconds] [gate] - nothing lost, doubled or reordered between two
- * hosts.
+ * across.c OWN PEER [messages] [seconds] [gate] - no message is lost, doubled or reordered between
+ * two hosts.
  *
- * One process on each of them, OWN and PEER being its address and the other one's, each with four
- * sockets. Every socket sends so many messages, in turn to the sockets of the other side, while it
- * receives. Who receives a message can compute which one must come next from that sender, its
- * length and every byte. Nothing but the messages joins the two sides.  With a gate (faults.h, a
- * file of this host) the messages of this side go in parts. "met" is printed when both are there.
+ * One process on each host; OWN and PEER are its own address and the other one's.  Each process has
+ * four sockets.  Every socket sends so many messages, in turn to the sockets of the other side,
+ * while it receives.  A receiver can compute which message must come next from a sender, its length
+ * and every byte.  Nothing but the messages joins the two sides.
+ *
+ * With a gate (faults.h, a file of this host) the messages of this side go in parts. "met" is
+ * printed when both sides are there.
  */
 #include "faults.h"
 

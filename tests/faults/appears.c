@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * appears.c [-r rounds] - order is kept when an address appears that messages have waited for.
+ * appears.c [-r rounds] - messages that have waited for an address stay in order when the address
+ * appears.
  *
- * A thread sends numbers to an address that no interface has, and goes on sending.  The address
- * appears, a socket is bound to it, in this process or in another one, and from the first number
- * that comes on every one must come, in order.
+ * A thread keeps sending numbers to an address that no interface has.  The address appears, and a
+ * socket is bound to it, in this process or in another one.  From the first number that arrives on,
+ * every number must arrive, in order.
  *
  * A plain PF_RDS program, in a network namespace of its own.
  */

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * asend.c [-n messages] [-f] - RDS_CMSG_ASYNC_SEND of Oracle's kernels: each message's own end is
- * told, once, in order, and truly.
+ * asend.c [-n messages] [-f] - RDS_CMSG_ASYNC_SEND of Oracle's kernels: the end of each message is
+ * reported once, in order, and correctly.
  *
- * A stream to another process, which checks it, while the sender reads what is told; one with
- * operations among the messages, whose bytes are there before their messages are; then each way in
- * which a message can end: not asked for, acknowledged by a peer whose program sleeps, cancelled,
- * its receiver killed, its socket closed; and told to another process that has the socket.  The
- * peer that is to leave a message alone is stopped meanwhile.  -f: connections break meanwhile.
- * Then it is not known what a process has accepted that was killed.
+ * First a stream to another process, which checks it, while the sender reads the reports.  Then a
+ * stream with operations among the messages; their bytes are there before their messages.  Then
+ * each way in which a message can end: no report requested; acknowledged by a peer whose program
+ * sleeps; cancelled; its receiver killed; its socket closed; reported to another process that has
+ * the socket.  A peer that must not receive a message is stopped meanwhile.
  *
- * Kernel RDS 6.1 has no such thing.
+ * -f: connections break meanwhile.  Then it is not known what a killed process has accepted.
+ *
+ * Kernel RDS 6.1 has no such option.
  */
 #include <signal.h>
 #include <sys/mman.h>

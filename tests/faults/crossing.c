@@ -3,9 +3,9 @@
  * crossing.c [-r rounds] [-S seed] - two processes connect to each other at the same moment, and
  * one of them ends at once.
  *
- * Both are new in every round, so that both have to connect; the moments of their first messages
- * are drawn so that the requests cross in every order.  What the one that ends has sent must arrive
- * at the other, in order.  A plain PF_RDS program.
+ * Both processes are new in every round, so both have to connect.  The moments of their first
+ * messages are random, so the requests cross in every order.  The messages of the process that ends
+ * must arrive at the other one, in order.  A plain PF_RDS program.
  */
 #include <sched.h>
 #include <stdatomic.h>

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * dies.c OWN PEER first|second [-k kills] [-S seed] [-t seconds] - kill -9 of a process, which has
+ * dies.c OWN PEER first|second [-k kills] [-S seed] [-t seconds] - kill -9 of a process that has
  * traffic with another host and is started again.
  *
- * Two survivors on the first host; one more, and the victim, on the second, where the victim is
- * killed at random instants and started again on its port: sometimes as soon as everybody has heard
- * of it and it of everybody, sometimes in the middle of that.  Everybody sends to everybody all the
- * time from one socket, so that nothing but the messages joins the two hosts.  What must hold:
+ * Two survivors run on the first host.  One more survivor, and the victim, run on the second host.
+ * The victim is killed at random instants and started again on its port: sometimes as soon as all
+ * survivors have received from it and it from all survivors, sometimes in the middle of that.
+ * Every process sends to all others all the time, from one socket, so only the messages join the
+ * two hosts.  What must hold:
  *
- *   - between survivors nothing is lost, doubled or reordered, from the first message to the one
- *     that says that it is the last;
- *   - from one life of the victim come the messages from the first on, without a hole; and none
- *     after the next life has begun to be heard;
- *   - to one life of the victim come messages without a hole, and none that a life before has
+ *   - between survivors no message is lost, doubled or reordered, from the first to the last;
+ *   - from one life of the victim messages arrive from the first on, without a gap; and none after
+ *     a message of the next life;
+ *   - to one life of the victim messages arrive without a gap, and none that an earlier life has
  *     received already;
- *   - every life that is left alone has traffic with all survivors in both directions, within
+ *   - every life that is not killed has traffic with all survivors in both directions, within
  *     PATIENCE.
  *
  * A plain PF_RDS program.

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * drops.c - a service that has bound its port gives up its rights, and goes on; so may its clients.
+ * drops.c - a service that has bound its port gives up its rights, and goes on; its clients may do
+ * so, too.
  *
- * Two processes send to each other, one of them, or both, as another user than at the start.
+ * Two processes send to each other; one of them, or both, as another user than at the start.
  *
  * A plain PF_RDS program, for root.
  */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * greets.c OWN PEER first|second [rounds] - what answers a message is not lost, between two hosts.
+ * greets.c OWN PEER first|second [rounds] - the answer to a message is not lost, between two hosts.
  *
- * One process on each of them.  The first sends and sends to a port that nobody has, on the other
- * host; that may be lost.  There the second binds the port, sends a message from it, and waits for
- * the answer.  The first gives it once: the port is there, whatever was known of it before.
+ * One process on each host.  The first one keeps sending to a port of the other host that no socket
+ * has; these messages may be lost.  The second one binds the port, sends a message from it, and
+ * waits for the answer.  The first one answers once.  The port exists then, so the answer must
+ * arrive, whatever the first host knew of the port before.
  */
 #include "faults.h"
 

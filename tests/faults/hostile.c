@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * hostile.c [-r rounds] [-S seed] - a peer process that writes nonsense into everything it shares
- * with a victim.
+ * hostile.c [-r rounds] [-S seed] - a peer process that writes invalid data into all memory that it
+ * shares with a victim.
  *
  * The victim (a plain PF_RDS program under the preload) answers a partner all the time.  The
- * attacker joins as a peer by the transport's own protocol and then scribbles over ring memory and
- * indices, rings bells of connections that do not exist and sends malformed packets; or it goes on
- * writing to the victim's inbox that the victim is awake, and wipes away the bells that others have
- * rung; or it wants more connections than anybody could need, reads the answers late, or never; or
- * it acknowledges what was never sent to it.  After every round the partner must get its answers,
- * and at the end the victim must live.
+ * attacker joins as a peer by the transport's own protocol.  Then it does one of these:
+ *
+ *   - it overwrites ring memory and indices, rings bells of connections that do not exist, and
+ *     sends malformed packets;
+ *   - it keeps writing to the victim's inbox that the victim is awake, and clears the bells that
+ *     others have rung;
+ *   - it requests more connections than it could need, and reads the answers late, or never;
+ *   - it acknowledges messages that were never sent to it.
+ *
+ * After every round the partner must get its answers, and at the end the victim must live.
  *
  * Knows the layout of the shm transport (layout.h) and nothing else of the project.
  */

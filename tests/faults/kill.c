@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * kill.c [-k kills] [-S seed] [-t seconds] - kill -9 at random instants; the others go on.
+ * kill.c [-k kills] [-S seed] [-t seconds] - kill -9 at random instants; the other processes go on.
  *
- * Two survivors exchange streams with each other that must stay perfect from the first message to
- * the last, while victims send to both and to one another, are killed, and are started again on the
- * same ports at once.  What comes from a victim is checked too: within one life the numbers rise by
- * one, and every byte is right.  At the end the survivors must hold as many descriptors as at the
- * start, in the tables of all their threads, and hardly more memory; every port of the dead must be
- * free.
+ * Two survivors exchange streams with each other that must be perfect from the first message to the
+ * last.  Meanwhile victims send to both survivors and to one another, are killed, and are started
+ * again at once on the same ports.  Messages from a victim are checked, too: within one life the
+ * numbers rise by one, and every byte is right.  At the end the survivors must have as many
+ * descriptors as at the start, in the tables of all their threads, and hardly more memory; every
+ * port of a dead process must be free.
  *
  * A plain PF_RDS program.
  */

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * last.c [-n messages] [-S seed] [-r rounds] [-u] - what a program sent before it ended still
- * arrives, all of it.
+ * last.c [-n messages] [-S seed] [-r rounds] [-u] - all that a program has sent before it ends
+ * still arrives.
  *
- * A child sends and ends at once: by exit, by closing the socket and exit, by returning from main
- * in the middle of a thread's life, and, unless -u, by _exit after a first exchange (then
- * everything it sent had a connection to go to).  More is sent than a socket's buffer holds, so the
- * last messages are on the way when the child goes.
+ * A child sends and ends at once: by exit; by closing the socket and exit; by returning from main
+ * while another thread runs; and, unless -u, by _exit after a first exchange (so that there is a
+ * connection).  It sends more than a socket's buffer holds, so the last messages are on the way
+ * when the child ends.
  *
- * A plain PF_RDS program.  -u: faults are injected, _exit may lose what was on the way (as it may
- * on a network).
+ * A plain PF_RDS program.  -u: faults are injected, and _exit may lose messages on the way (as on a
+ * network).
  */
 #include <pthread.h>
 #include <sys/wait.h>

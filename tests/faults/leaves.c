@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * leaves.c [-m messages] [-g generations] [-S seed] [-t seconds] [-p us] [receive OWN | send OWN
- * PEER] - a socket whose owner exits while messages are on their way to it, again and again,
- * loses none of them.  With -p the sender pauses before each, so that mostly none is.
+ * PEER] - a socket whose owner exits again and again, while messages are on their way to it, loses
+ * none of them.
  *
- * A process that has the socket receives some messages, forks, and exits, with more of them in the
- * socket's queue and on the way; the child takes the socket over and goes on.  Who receives knows
+ * A process that has the socket receives some messages, forks, and exits, with more messages in the
+ * socket's queue and on the way.  The child takes the socket over and goes on.  A receiver knows
  * which message must be next, its length and every byte.  Only the first process binds, and a child
- * receives only when its parent is dead, so the order among processes is known.
+ * receives only when its parent is dead, so the order among processes is known.  With -p the sender
+ * pauses before each message, so that mostly none is on the way.
  *
- * With "receive" or "send" it is one half, for two hosts; without, both on one.  A plain PF_RDS
- * program.
+ * With "receive" or "send" the program is one half, for two hosts; without, both halves run on one
+ * host.  A plain PF_RDS program.
  */
 #include <getopt.h>
 #include <sys/wait.h>

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * left.c - a process ends, or executes another program, while what it has sent fills both the way
- * to a stopped receiver and the socket's send buffer; another one has the socket.  All arrives,
- * once, in order, before what that one sends; the buffer is as full for it, and it is told of what
- * was to be told.
+ * left.c - a process ends, or executes another program, while its messages fill both the way to a
+ * stopped receiver and the socket's send buffer.  Another process has the socket.  All messages
+ * arrive, once, in order, before those of the other process.  The send buffer is as full for that
+ * process, and it gets the reports.
  *
- * And a queue of which each message was shown to somebody who waits for edges, by a process that
- * has no number of the socket any more, is there when that ends.
+ * Also: a queue of which each message was shown to a process that waits for edges, by an owner that
+ * has no number of the socket any more, is still there when the owner ends.
  *
- * With "asked": that one asks for the socket while the first one leaves, which then does not wait
- * for the receiver.  If that was for an exec that fails, threads of it that sleep in calls go on,
- * as those of a process that only holds it.
+ * With "asked": the other process asks for the socket while the first one leaves, which then does
+ * not wait for the receiver.  If that was for an exec that fails, the first one's threads that
+ * sleep in calls go on, as those of a borrower.
  *
- * A plain PF_RDS program.  The runner has the library wait but a moment for the receiver; for
- * "asked" far longer than this program has patience.
+ * A plain PF_RDS program.  The runner gives the library a short time to wait for the receiver; for
+ * "asked" a far longer time than this program waits.
  */
 #include <fcntl.h>
 #include <pthread.h>

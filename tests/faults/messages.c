@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * messages.c [-p processes] [-s sockets] [-n messages] [-S seed] [-t seconds] [-d] [-g gate] [-r
- * every] - nothing lost, doubled or reordered.
+ * every] - no message is lost, doubled or reordered.
  *
- * Several processes with several sockets each; every socket sends n messages to sockets that a seed
- * chooses (its own process included) while it receives from all.  Everybody can compute what
- * everybody else sends: so a receiver knows of each sender exactly which message comes next, its
- * length and every byte, also of an empty one.  Senders block or poll, receivers block, poll or use
- * epoll.  At the end nothing more may come.  -d: the library must have dropped duplicates, or what
- * is injected was not.  -g: the messages go in parts, each begins when the file has a byte for it
- * (faults.h).  -r: after every so many messages of a socket its process resets its connections
- * (RDS_CONN_RESET), in turn those between the two addresses of the message, and all from the
- * sender's.  Each end of every connection may.
+ * Several processes have several sockets each.  Every socket sends n messages to sockets that a
+ * seed chooses (its own process included) while it receives from all.  Each process can compute
+ * what all others send: so a receiver knows of each sender which message comes next, its length and
+ * every byte, also of an empty one.  Senders block or poll; receivers block, poll or use epoll.  At
+ * the end no further message may arrive.
+ *
+ * -d: the library must have dropped duplicates; otherwise the fault was not injected.  -g: the
+ * messages go in parts, each of which begins when the file has a byte for it (faults.h).  -r: after
+ * every so many messages of a socket its process resets its connections (RDS_CONN_RESET), in turn
+ * those between the two addresses of the message, and all from the sender's address.  Each end of
+ * every connection may do so.
  *
  * A plain PF_RDS program; faults are injected from outside.
  */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * reach.c all|alone - whom does RDS_PRELOAD_TRANSPORT let us reach?
+ * reach.c all|alone - which processes can be reached, by RDS_PRELOAD_TRANSPORT?
  *
- * Messages to a socket of this process always come.  To one of another process they come (all), or
- * wait (alone: loop): the send succeeds, as in the kernel when a host cannot be reached, and goes
- * to nobody else.
+ * Messages to a socket of this process always arrive.  Messages to another process arrive (all), or
+ * wait (alone: loop): the send succeeds, as in the kernel when a host cannot be reached, and no
+ * process gets the message.
  *
  * A plain PF_RDS program.
  */

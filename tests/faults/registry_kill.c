@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * registry_kill.c [rounds [seed]] - kill -9 at random instants, and the registry must neither lie
- * nor forget.
+ * registry_kill.c [rounds [seed]] - kill -9 at random instants; the registry must stay correct and
+ * complete.
  *
- * Children add, bind, look up and remove as fast as they can; the parent kills one at a time and
- * starts another.  What is true is kept apart, in memory that the parent and the children share:
+ * Children add, bind, look up and remove sockets as fast as they can; the parent kills one at a
+ * time and starts another.  The truth is kept in memory that the parent and the children share:
  * which life owns which port, and how far each life has counted.  Checked all the time: a port
  * never has two living owners, a child finds its own binding, the node's counters never decrease.
- * At the end: every port is free and the counters are exact, so that no dead process was folded
- * twice or not at all.
+ * At the end every port is free and the counters are exact, so no dead process was counted twice or
+ * not at all.
  */
 #include <arpa/inet.h>
 #include <errno.h>

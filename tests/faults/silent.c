@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * silent.c OWN PEER [seconds] - a peer that can be reached no more is noticed, although nobody has
- * anything to say to it.
+ * silent.c OWN PEER [seconds] - a peer that has become unreachable is noticed, although no process
+ * sends anything to it.
  *
- * One process on each of two hosts.  They exchange a message each, and fall silent: "idle" is what
- * they print then, and whoever has started them cuts the network.  Both have to notice ("noticed")
- * that the connection is no more; how soon is not judged.  What they send then arrives when the
- * network is back.
+ * One process on each of two hosts.  They exchange a message each, and then send nothing.  They
+ * print "idle", and the caller cuts the network.  Both have to notice ("noticed") that the
+ * connection has ended; how soon is not judged.  What they send then arrives when the network is
+ * back.
  */
 #include "faults.h"
 

@@ -3,9 +3,9 @@
  * slow.c - a slow but steady reader of one socket does not hold up the other sockets of its
  * process.
  *
- * One process sends much more than shared memory holds to socket A, then a message to socket B of
- * the same process, in which one thread reads A, a message each few milliseconds, and another
- * sleeps for B in poll().  B's message has to come while A's are being read.
+ * One process sends far more than shared memory holds to socket A, then a message to socket B of
+ * the same process.  In that process one thread reads A, a message every few milliseconds, and
+ * another sleeps for B in poll().  B's message has to arrive while A's are being read.
  *
  * A plain PF_RDS program.
  */

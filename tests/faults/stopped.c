@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * stopped.c - a process that is stopped, and then killed, while it wakes another one takes nobody
- * else's wake-ups along.
+ * stopped.c - a process that is stopped, and then killed, while it wakes another one takes no other
+ * process's wake-ups along.
  *
  * Three processes: a sleeper that answers, a waker, and this one.  A system call filter stops the
- * waker exactly in the write by which it would wake the sleeper.  What we send must be answered
- * then, and again when it is dead.
+ * waker exactly in the write by which it would wake the sleeper.  Messages from this process must
+ * be answered then, and again when the waker is dead.
  *
  * A plain PF_RDS program, except that it knows that a sleeper is woken by 8 bytes to a pipe.
  */

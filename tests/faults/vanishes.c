@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * vanishes.c OWN PEER second | vanishes.c OWN PEER first LOG [seconds] - a host vanishes for good,
- * and those who sent to it go on with others.
+ * and processes that have sent to it go on with others.
  *
- * The second receives until its host is switched off, which whoever has started both does when the
- * first has printed "met".  On the first host the sender's queue fills with what nobody takes any
- * more, and its neighbour, another process of that host, is as before.  What must hold:
+ * The second process receives until its host is switched off; the caller does that when the first
+ * one has printed "met".  On the first host the sender's queue fills with messages that no process
+ * receives any more, and its neighbour, another process of that host, is as before.  What must
+ * hold:
  *
- *   - the sender is told as by the kernel: EAGAIN, not writable, ETIMEDOUT after SO_SNDTIMEO, and
- *     never waits longer;
- *   - its full socket receives, and another one of the same process sends and receives, all the
+ *   - the sender gets the kernel's results: EAGAIN, not writable, ETIMEDOUT after SO_SNDTIMEO; and
+ *     it never waits longer;
+ *   - its full socket receives, and another socket of the same process sends and receives, all the
  *     time;
  *   - the log (LOG is RDS_PRELOAD_LOG_FILE) says that there is no connection to PEER;
- *   - RDS_CANCEL_SENT_TO gives back all the room, each time, to whomever it is used for then;
+ *   - RDS_CANCEL_SENT_TO frees all of the send buffer, each time, for messages to any peer;
  *   - nothing holds up the sender's end.
  *
  * A plain PF_RDS program.

@@ -199,7 +199,8 @@ static void left_without_a_number(void)
 	char c;
 
 	check(pipe(done) == 0, "pipe");
-	check(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0, "prctl"); /* the next owner's end is seen here */
+	/* the next owner's end is seen here */
+	check(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0, "prctl");
 	finished(start(ends_without_a_number, &done[1]));
 	close(done[1]);
 	hear(done[0], &c, 1);

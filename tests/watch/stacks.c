@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * stacks.c - where the threads of hanging processes are, in all ways that there are here: what
- * /proc says, a debugger, and the programs themselves, if they have a handler for that; see tree.h.
- * It is not a result, but all that is left of what hangs.
+ * stacks.c - shows where the threads of hanging processes are, in all ways that this machine has:
+ * by /proc, by a debugger, and by the programs themselves, if they have a handler for that; see
+ * tree.h.  It is no result, but the only trace of a hang.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
