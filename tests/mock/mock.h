@@ -3,39 +3,40 @@
  * mock.h - RDMA devices and a connection manager made of memory, for tests: mock_install() puts
  * them into `vb` (libs.h).
  *
- * What it is like:
- * - Devices have addresses and belong to hosts (numbers).  Whoever creates an event channel does so
- *   as mock.host: ports are a host's, a wildcard listener hears what comes to its host's addresses.
- *   So both ends of a connection can be in one test.
- * - Nothing moves by itself: calls leave work behind, mock_run() does all of it, mock_step() one
- *   piece; with mock.immediate every call that leaves work does it, too.  All in the order in which
- *   it was left, so every run of a test is the same.
- * - RC.  A SEND takes the receive queue's oldest buffer, in order; none there: it waits
- *   (mock_timeout() ends the waiting unless the peer's accept or request said "for ever"), on iWARP
+ * How the mock behaves:
+ * - Devices have addresses and belong to hosts (numbers).  An event channel belongs to mock.host at
+ *   the time when it is created.  Ports belong to a host, and a wildcard listener gets the requests
+ *   for all addresses of its host.  So both ends of a connection can be in one test.
+ * - Nothing moves by itself.  Calls leave work behind; mock_run() does all of it, mock_step() one
+ *   piece.  With mock.immediate every call that leaves work also does it.  Work is done in the order
+ *   in which it was left, so every run of a test is the same.
+ * - RC.  A SEND takes the oldest buffer of the receive queue, in order.  If there is none, it waits
+ *   (mock_timeout() ends the wait, unless the peer's accept or request said "for ever"); on iWARP
  *   the connection ends.  A send that is not signaled leaves no completion; its place in the send
  *   queue is free when a completion after it has been *polled*.  A queue pair in error flushes all
- *   that it has and is given.  On iWARP a send is complete when it is on its way, and who accepted
- *   must not speak first.
+ *   that it has and all that is posted to it.  On iWARP a send is complete when it is on its way,
+ *   and the side that accepted must not send first.
  * - Receive queues are shared, or a queue pair's own.
- * - RDMA writes and reads reach memory that is registered for it; what may not be ends both queue
- *   pairs.  A read of no bytes is a fault.  On iWARP a write is complete when it is on its way, a
- *   read has one sink, which is open to writes.  Completion queues that overflow: a fault.
- * - A device can be opened any number of times; librdmacm has opened it once for itself.  What is
- *   made through one context uses nothing of another, and its async events come there; those of
- *   port and device come to all.
- * - Memory is looked at only within regions of the same protection domain that allow it; anything
- *   else is a *fault*.
- * - Events: a completion queue is armed once, for what comes later, and fires once; channels are
- *   pipes and fit epoll.  Whoever destroys what has events that are not acknowledged would sleep
- *   for ever: a fault.  Events not yet fetched vanish with their object.
- * - rdma_cm: events are left by calls, delivered by mock_run() (or one by one in any order, below)
- *   and have their effects where librdmacm has them: id->verbs is set when ADDR_RESOLVED is
- *   fetched, the queue pair of the side that connects works when its answer is fetched.  Private
- *   data has the length that IB gives it (56, 196, 148, zeros behind), on iWARP what was sent.  A
- *   listener is looked for when the request arrives.
+ * - RDMA writes and reads reach memory that is registered for them; a forbidden access ends both
+ *   queue pairs.  A read of no bytes is a fault.  On iWARP a write is complete when it is on its
+ *   way, and a read has one sink, which is open to writes.  A completion queue that overflows is a
+ *   fault.
+ * - A device can be opened any number of times; librdmacm has opened it once for itself.  Objects
+ *   of one context use nothing of another, and their asynchronous events come to their context;
+ *   events of port and device come to all contexts.
+ * - Memory is accessed only within regions of the same protection domain that allow it; any other
+ *   access is a *fault*.
+ * - Events: a completion queue is armed once, for what comes later, and fires once.  Channels are
+ *   pipes and can be used with epoll.  Destroying an object with unacknowledged events would sleep
+ *   for ever: a fault.  Events that have not been fetched vanish with their object.
+ * - rdma_cm: calls leave events, mock_run() delivers them (or the test does, one by one in any
+ *   order, below), and they take effect where librdmacm has them: id->verbs is set when
+ *   ADDR_RESOLVED is fetched; the queue pair of the connecting side works when its answer is
+ *   fetched.  Private data has the length that IB gives it (56, 196, 148, filled with zeros), on
+ *   iWARP the length that was sent.  The listener is looked up when the request arrives.
  * - siw's post functions (iWARP): negative errno; a list that fails half-way returns 0 and *bad.
- * What it does not model: atomics, immediate data, UD, SRQ limits, path migration, threads in the
- * kernel.  Time: only mock_timeout().
+ * Not modelled: atomics, immediate data, UD, SRQ limits, path migration, threads in the kernel.
+ * Time: only mock_timeout().
  *
  * A fault is a mistake of the code under test that a device would punish some other day: the test
  * fails where it happens.  Every call may come from any thread.

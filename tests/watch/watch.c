@@ -3,28 +3,29 @@
  * watch [--name NAME] [--limit SECONDS] [--quiet SECONDS] [--alone] -- COMMAND ARGS...
  * watch --measure
  *
- * Runs the command in a session of its own and looks at whether it goes on: whether it says
- * something (to a file, on stdout or stderr) or any process below it gets processor time.  A limit
+ * Runs the command in a session of its own and checks whether it makes progress: whether it prints
+ * something (to a file, on stdout or stderr), or any process below it gets processor time.  A limit
  * measures progress, not time:
  *
- *	nothing of both for --quiet seconds (default 20)	HANG: status 124, and where all of
- *								its threads are
- *	busy for --limit seconds (default: none)		LATE: status 75
- *	it ends						its own status, 128 + N for signal N, which
- *							is named
+ *	no progress for --quiet seconds		HANG: status 124; prints where all of its
+ *	(default 20)				threads are
+ *	busy for --limit seconds		LATE: status 75
+ *	(default: no limit)
+ *	it ends					its own status; 128 + N for signal N, which is
+ *						named
  *
- * Both are seconds of an idle machine, TEST_SLOW times as long here.  After a hang, a limit, or a
- * signal to this program all processes below it are killed, and nobody else.  What a command that
- * ends by itself leaves behind goes on, as with a shell; with --alone it is killed, too, and the
- * status is at least 1.
+ * Both are seconds of an idle machine, multiplied by TEST_SLOW.  After a hang, a limit, or a signal
+ * to this program, all processes below it are killed, and no others.  Processes that a command
+ * leaves behind when it ends by itself go on, as with a shell; with --alone they are killed, too,
+ * and the status is at least 1.
  *
- * Who could run, and gets no processor, does not hang.  A thread of the library that ticks is not
- * progress: less than a thousandth of the time does not count, or TEST_SLOW times that, since such
- * a thread takes that much longer.  Where one of these programs is below another, the nearer one
- * looks for hangs.
+ * A process that could run, and gets no processor, does not hang.  A thread of the library that
+ * wakes up at each tick is no progress: less than a thousandth of the time does not count, or
+ * TEST_SLOW times that, since such a thread takes that much longer.  If one of these programs is
+ * below another one, the nearer one looks for hangs.
  *
- * --measure prints TEST_SLOW: how much longer two processes on one processor take here to say
- * something to each other than on an idle machine; for 200 ms.
+ * --measure prints TEST_SLOW: how much longer two processes on one processor take here to exchange
+ * messages than on an idle machine; measured for 200 ms.
  */
 #define _GNU_SOURCE
 #include <errno.h>
