@@ -8,8 +8,8 @@
  *   the time when it is created.  Ports belong to a host, and a wildcard listener gets the requests
  *   for all addresses of its host.  So both ends of a connection can be in one test.
  * - Nothing moves by itself.  Calls leave work behind; mock_run() does all of it, mock_step() one
- *   piece.  With mock.immediate every call that leaves work also does it.  Work is done in the order
- *   in which it was left, so every run of a test is the same.
+ *   piece.  With mock.immediate every call that leaves work also does it.  Work is done in the
+ *   order in which it was left, so every run of a test is the same.
  * - RC.  A SEND takes the oldest buffer of the receive queue, in order.  If there is none, it waits
  *   (mock_timeout() ends the wait, unless the peer's accept or request said "for ever"); on iWARP
  *   the connection ends.  A send that is not signaled leaves no completion; its place in the send

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * bare_child - a child that was started by the bare system call, of which nobody has told the
- * library, uses a socket of its parent's; the parent sleeps nearly all the time in calls on that
- * socket, and is killed.  The child goes on with it: what it takes for that it has got by using it,
- * once the parent had noticed (under the preload it waits for that, which shows among its
+ * bare_child - a child that was started by the bare system call, unknown to the library, uses a
+ * socket of its parent.  The parent sleeps nearly all the time in calls on that socket, and is
+ * killed.  The child becomes the owner.  It can do so because it has used the socket, and the
+ * parent has noticed that (under the preload the child waits for it, which shows among its
  * descriptors).
  */
 #include "program.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * bare_holder - a program that is not under the preload has a socket, by fork and exec: it holds
- * it, alone for a while, tries what it may not, passes it back, and is killed as the last that has
- * it.  Nothing that was sent is lost, no byte comes out there, what it sends comes to nothing and
- * makes nobody deaf, and then the port is free.
+ * bare_holder - a program that is not under the preload has a socket, by fork and exec.  It has it
+ * alone for a while, makes forbidden calls on it, passes it back, and is killed as the last process
+ * that has it.  No message is lost, the program reads no byte, what it sends has no effect and
+ * stops no other process from receiving, and then the port is free.
  */
 #include "program.h"
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * churn - sockets go away under those who use them: threads send, receive and poll on numbers that
- * another thread closes and lays other sockets and a pipe over, further ones are cancelled in
- * blocked calls, and the process forks all the time.  Meanwhile one thread talks to another process
- * over sockets that nobody touches, and loses nothing.  At the end every port can be bound again:
- * no socket was kept by a call that is over, and none went away while it was open.
+ * churn - sockets are closed while other threads use them.  Threads send, receive and poll on
+ * numbers that another thread closes and replaces by other sockets and a pipe; further threads are
+ * cancelled in blocked calls; and the process forks all the time.  Meanwhile one thread exchanges
+ * messages with another process over sockets that no other thread touches, and loses nothing.  At
+ * the end every port can be bound again: no finished call has kept a socket, and no socket has gone
+ * while it was open.
  */
 #include "program.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * descriptors - what a program's descriptor table notices of RDS.  In the kernel: nothing but its
- * sockets.  Processes that send to it cost it no descriptor; with no number left it still gets,
- * answers and wakes; a pipe that it closes is closed; its record locks stay its own; children
- * inherit no connection; and what waits on a socket that a child has as well is there when the
- * program has ended without a number left.
+ * descriptors - the effect of RDS on a program's descriptor table.  In the kernel: only its
+ * sockets.  Processes that send to the program cost it no descriptor.  With no number left it still
+ * receives, answers and wakes.  A pipe that it closes is closed; its record locks stay its own;
+ * children inherit no connection.  Messages that wait on a socket that a child has as well are
+ * still there when the program has ended without a number left.
  */
 #include "program.h"
 

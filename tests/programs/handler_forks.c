@@ -2,7 +2,7 @@
 /*
  * handler_forks - a signal handler that has interrupted the allocator starts children, by _Fork()
  * and by clone(), as it may.  The allocator is the program's own: it sends the signal to itself in
- * the middle of a call, and minds who enters it before that is over.
+ * the middle of a call, and reports any entry before that call is over.
  */
 #include "allocator.h"
 #include "program.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * heartbeat - as Linux-HA heartbeat's rds module: two daemons tell each other every few
- * milliseconds that they live, by sendto(MSG_DONTWAIT) on a blocking socket, and never wait for
- * anything.  A read with nothing there is EAGAIN; no beat is lost, doubled or out of order; a peer
- * that has gone makes sends neither block nor fail.
+ * heartbeat - as Linux-HA heartbeat's rds module: two daemons send each other a sign of life every
+ * few milliseconds, by sendto(MSG_DONTWAIT) on a blocking socket, and never wait for anything.  A
+ * read with nothing there is EAGAIN; no beat is lost, doubled or out of order; sends to a peer that
+ * has ended neither block nor fail.
  */
 #include "program.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * last_words - as the kernel's RDS tracepoint test (rds_echo): a client on ::1 asks, gets its echo,
- * sends one last message and is gone at once.  The kernel has that message on its way by then: it
- * must arrive.  The client leaves in each way in which programs leave.  What leaves by quick_exit()
- * says its only words then, from a handler, when there is no connection yet.  So do the "late"
- * ones, from handlers that are older than any preloaded library's, and are called last.
+ * sends one last message and ends at once.  The kernel has that message on its way by then, so it
+ * must arrive.  The client ends in each way in which programs end.  With quick_exit() it sends its
+ * only message from a handler, when there is no connection yet.  So do the "late" cases, from
+ * handlers that are older than any preloaded library's, and are called last.
  */
 #include "program.h"
 

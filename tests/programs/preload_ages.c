@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * preload_ages.c - two programs of different ages with one socket: what the younger one uses says
- * nothing of the older one, whichever of them carries the socket.  Under the preload only: today's
+ * preload_ages.c - two programs of different ages with one socket: what the younger one uses has no
+ * effect on the older one, whichever of them owns the socket.  Under the preload only: today's
  * kernel knows no structure of 2007.
  *
  * The layouts are those of the public tools; nothing here comes from the library's own headers.

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * preload_atfork - a program that looks after its lock at fork(), and has it while it asks another
- * process something and waits for the answer: the fork waits for that, and nobody for the fork.
- * The question is the first, so that it needs all that the library has to do before a message can
- * go.
+ * preload_atfork - a program takes a lock of its own in its fork handler.  Another thread has that
+ * lock while it asks another process something and waits for the answer.  The fork waits for that,
+ * and nothing waits for the fork.  The question is the first message, so it needs all that the
+ * library has to do before a message can go.
  */
 #include "program.h"
 

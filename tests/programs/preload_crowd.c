@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * preload_crowd - many processes that send some messages to one, and are gone at once, by _exit()
- * as the children of Python's multiprocessing, or by exit().  They all end before there is a
- * connection, and wait for the same receiver, whom they must leave the processor.  All arrives,
+ * preload_crowd - many processes send some messages to one, and end at once, by _exit() as the
+ * children of Python's multiprocessing, or by exit().  They all end before there is a connection,
+ * and wait for the same receiver, to which they must leave the processor.  All messages arrive,
  * once and in order.
  */
 #include "program.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * preload_getfd - a process takes another one's socket by pidfd_getfd(2), as sandboxes and
- * supervisors do, without a word to it: both have it then.  By libc's name, and by its number, for
- * libcs that have no name for it.
+ * supervisors do, without the other one's knowledge; both have it then.  By libc's name, and by its
+ * number, for libcs that have no name for it.
  */
 #include "program.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * preload_mlock - programs that lock their memory, present and future, under a limit that leaves
- * little for anybody else: before they open a socket, and when it is bound.  Other processes reach
- * them.  Nobody needs a device for that.
+ * preload_mlock - programs lock their memory, present and future, under a limit that leaves little
+ * for others: before they open a socket, and when it is bound.  Other processes reach them.  No
+ * process needs a device for that.
  */
 #include "program.h"
 

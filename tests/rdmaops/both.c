@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * both.c [WRITES] - an operation and its message arrive both or neither, as far as the writer is
- * told: while connections break all the time (the fault transport), each write that is told to have
- * succeeded brings its message, once, in order, and behind its bytes.
+ * both.c [WRITES] - an operation and its message arrive both or neither, as far as the writer can
+ * know.  Connections break all the time (the fault transport).  Each write that is reported as
+ * successful brings its message, once, in order, and behind its bytes.
  *
- * Of one that was dropped nothing is known: it may have arrived, too.  A plain PF_RDS program.
+ * Of a dropped write nothing is known: it may have arrived, too.  A plain PF_RDS program.
  */
 #include <stdatomic.h>
 #include <stdio.h>

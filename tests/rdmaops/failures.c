@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * failures.c [-l] [CASE...] - what an operation may not do: keys and addresses that are wrong cost
- * that operation alone, what sendmsg refuses leaves no trace.
+ * failures.c [-l] [CASE...] - operations that must fail: wrong keys and addresses cost that
+ * operation alone, and a sendmsg that is refused leaves no trace.
  */
 #include <errno.h>
 #include <sys/mman.h>

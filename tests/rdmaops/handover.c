@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * handover.c - the process that carries a socket ends, and a child of its has it, too:
- * notifications that nobody has taken, ids and marks go on with the socket, and whoever has it
- * makes regions and operations of its own.
+ * handover.c - the owner of a socket ends, and a child that has the socket, too, becomes the owner.
+ * Unread notifications, ids and marks go on with the socket, and the new owner makes regions and
+ * operations of its own.
  *
- * The owner speaks the ABI of February 2008 where ids are concerned (56 bytes, RDS_BARRIER with
- * 32).
+ * The first owner uses the ABI of February 2008 for ids (56 bytes, RDS_BARRIER with 32).
  */
 #include <arpa/inet.h>
 #include <errno.h>

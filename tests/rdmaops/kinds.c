@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * kinds.c [-l] [-p] [CASE...] - regions of memory that is not private: a file's, a memfd's, huge
+ * kinds.c [-l] [-p] [CASE...] - regions of memory that is not private: of a file, of a memfd, huge
  * pages, memory of two processes.
  *
- * Operations write into it and read from it; what came of them is looked at in the owner's memory
- * and in this process's view of the same.  A file that is cut under a region costs the operation
- * that meets that, and nothing else.
+ * Operations write to it and read from it.  The results are checked in the owner's memory and in
+ * this process's mapping of the same.  A file that is truncated under a region costs the operation
+ * that meets this, and nothing else.
  *
- * -l: the other side is a thread of this process.  -p: a device keeps the memory of a region that
- * is gone, so that an operation on it may succeed.
+ * -l: the other side is a thread of this process.  -p: a device keeps the memory of a freed region,
+ * so an operation on it may succeed.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * notices.c [-l] [CASE...] - who is notified of what: NOTIFY_ME, RDS_RECVERR, tokens, and how
- * several come in one recvmsg.
+ * notices.c [-l] [CASE...] - which operations are reported, and to which socket: NOTIFY_ME,
+ * RDS_RECVERR, tokens, and how several notifications come in one recvmsg.
  */
 #include <errno.h>
 #include <poll.h>

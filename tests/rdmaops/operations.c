@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * operations.c [-l] [CASE...] - RDMA writes and reads that succeed: every byte, the message that
- * goes along, order, cookies that come with messages.  What fails is in failures.c, notifications
- * in notices.c.
+ * operations.c [-l] [CASE...] - RDMA writes and reads that succeed: every byte, the message of the
+ * operation, order, cookies that come with messages.  Operations that fail are in failures.c,
+ * notifications in notices.c.
  *
- * The owner's memory is private to it and compared through copies, with guard bytes around what may
- * change.  -l: the owner is a thread of this process.
+ * The owner's memory is private to it and compared through copies, with guard bytes around the part
+ * that may change.  -l: the owner is a thread of this process.
  */
 #include <errno.h>
 #include <stdlib.h>

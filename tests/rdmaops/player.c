@@ -2,16 +2,18 @@
 /*
  * player.c [--seed N] [--ops N] [--procs N] [--mode calm|cancel|kill|drop] [--cancels N] [--kills
  * N] [--stops MS] [--marks] [ADDRESS...] - everything at once, by a seed, compared with a model
- * (see player.h).  --stops: processes are stopped for so long, by turns: what is sent to them lies
- * there meanwhile.  --marks: as a program of 2008 (player_marks.c).
+ * (see player.h).
+ *
+ * --stops: processes are stopped for so long, in turn; messages to them wait meanwhile.  --marks:
+ * as a program of 2008 (player_marks.c).
  *
  * Each process has two sockets and is one thread.  calm: every byte, message and status is known.
- * cancel: sends are canceled (one step in --cancels, 100) and sockets closed and opened again.
- * kill: processes are killed with -9 and started again.  drop: connections break (injected from
- * outside).  In the last three an operation may have been done or not, but never twice, and is told
- * of once.
+ * cancel: sends are cancelled (one step in --cancels, 100), and sockets are closed and opened
+ * again.  kill: processes are killed with -9 and started again.  drop: connections break (injected
+ * from outside).  In the last three modes an operation may have been carried out or not, but never
+ * twice, and it is reported once.
  *
- * --selftest: the same over an RDS in memory, once as it should be and once with each kind of
+ * --selftest: the same over an RDS in memory, once without a fault and once with each kind of
  * fault, which must be found.
  */
 #include <errno.h>

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * player.h - the random generator with its model: what lies on the board that all processes share,
- * and what an actor is.
+ * player.h - the random generator with its model: the board that all processes share, and actors.
  *
- * An actor is a socket.  Each owns SLOTS pieces of private memory.  A slot is granted, as a region,
- * to one writer at a time; that writer alone writes, reads and counts in it, and logs every write
- * on the board before it sends it.  So what a slot may hold at any instant follows from its first
- * content and its log, for whoever looks: the owner when a message arrives and when the slot comes
- * back, the writer when a read is done.
+ * An actor is a socket.  Each actor owns SLOTS pieces of private memory.  A slot is granted, as a
+ * region, to one writer at a time.  That writer alone writes, reads and counts in it, and logs
+ * every write on the board before it sends it.  So the possible contents of a slot at any instant
+ * follow from its first content and its log.  The owner checks them when a message arrives and when
+ * the slot is returned, the writer when a read is done.
  *
- * Control goes over the board, never over messages: messages may get lost where sockets are
- * canceled, closed or killed.
+ * Control goes over the board, never over messages: messages may be lost where sockets are
+ * cancelled, closed or killed.
  */
 #ifndef RDMAOPS_PLAYER_H
 #define RDMAOPS_PLAYER_H

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * player_trouble.c - what can be said from outside when nothing goes on: for a failure that does
- * not come again.
+ * player_trouble.c - what can be seen from outside when nothing goes on: for a failure that may not
+ * happen again.
  *
- * The connections of the node and what waits on them, as rds-info would show them; where the
- * threads of each process are, as far as the kernel says so (all of it to root only).  Goes to
+ * Prints the connections of the node and what waits on them, as rds-info would show them, and where
+ * the threads of each process are, as far as the kernel tells (all of it to root only).  Goes to
  * stderr.
  */
 #include <arpa/inet.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * wakeup.c [CASE...] - what wakes a program of 2008 that sleeps in poll, select or epoll: a
- * message, send space, an operation that is over (or the id that RDS_BARRIER has armed), and the
+ * wakeup.c [CASE...] - the events that wake a program of 2008 that sleeps in poll, select or epoll:
+ * a message, send space, an operation that is over (or the id that RDS_BARRIER has armed), and the
  * end of congestion.
  *
- * The socket is in barrier mode, with operations of that age (B1).  The other side stands still
- * until somebody sleeps: so what wakes is what happens then, each time in all four ways.
+ * The socket is in barrier mode, with operations of that age (B1).  The other side waits until this
+ * one sleeps, so the event that wakes it happens then; each event in all four ways.
  */
 #include <arpa/inet.h>
 #include <errno.h>
