@@ -6,7 +6,8 @@
 #				goes, as NAME.log
 #	sections, optional	all sections; those that run only when they are named
 #	beside			"a+b": these run at the same time
-# A section is a function section_NAME, described by the comment behind its first line.  It may print
+# A section is a function section_NAME, described by the comment behind its first line.  It may
+# print
 #	N passed, N failed	as its last such line: these are counted; without such a line the
 #				section counts as one test
 #	SKIP reason		for a test that cannot run here
@@ -14,9 +15,9 @@
 #				(tests/verdict.bash); the command runs it alone
 #
 # A wrong test stays wrong.  A late test is run once more at the end, alone and with ten times the
-# time.  If it passes then, it counts as passed, and is listed with both times.  If it is late again,
-# it has failed.  More than LATE_MOST late tests are the machine's fault: status 75.
-# With CI=true a skip is a failure, unless it is one of may_skip.
+# time.  If it passes then, it counts as passed, and is listed with both times.  If it is late
+# again, it has failed.  More than LATE_MOST late tests are the machine's fault: status 75. With
+# CI=true a skip is a failure, unless it is one of may_skip.
 
 # has LIST WORD
 has()
@@ -67,7 +68,8 @@ is_late='^LATE [^ ]+: '
 # Lines of a log that report a failure.  A log may contain any bytes (grep -a).
 failing='^[[:space:]]*(FAIL:? |WRONG |not ok |ERROR |DIFFERENT )|: error:|:[FE]:|^==[0-9]+==ERROR|^WARNING: ThreadSanitizer'
 
-# failures NAME LOG: the first such line and what follows, for readers who see only the end of the output
+# failures NAME LOG: the first such line and what follows, for readers who see only the end of the
+# output
 failures()
 {
 	echo "---- $1:"
@@ -81,8 +83,8 @@ idle()
 	awk '/^cpu / { print $5 + $6 }' /proc/stat
 }
 
-# run_section NAME: runs it, with its output in its log.  A file beside that gets its status, the time
-# that it took, and for how much of that the processors were idle (percent).
+# run_section NAME: runs it, with its output in its log.  A file beside that gets its status, the
+# time that it took, and for how much of that the processors were idle (percent).
 run_section()
 {
 	local start=$SECONDS before status took
@@ -149,8 +151,8 @@ judge_section()
 	[ $verdict != FAILED ] || summary+=$( (grep -a -m 4 -E "$failing" "$log" || tail -n 3 "$log") | cut -c 1-200 | sed 's/^[[:space:]]*/      /')$'\n'
 }
 
-# run_beside NAME...: runs them at the same time.  A single one stays in the foreground: a background
-# job does not get an interrupt.
+# run_beside NAME...: runs them at the same time.  A single one stays in the foreground: a
+# background job does not get an interrupt.
 run_beside()
 {
 	local name pids=()
@@ -225,7 +227,8 @@ try_again()
 {
 	local name=${1#LATE } command began=$SECONDS first log=$logs/late.log
 	command=${name#*: } name=${name%%: *}
-	# Names of sections and of cases contain dashes, too: takes the line whose case is the end of this name.
+	# Names of sections and of cases contain dashes, too: takes the line whose case is the end
+	# of this name.
 	first=$(awk -v name="$name" '/^LATE [^ ]+ [0-9.]+ s/ && substr(name, length(name) - length($2)) == "-" $2 { print; exit }' "$logs"/*.log)
 	[ "$command" != "$name" ] || return
 	echo "once more, alone: $command"

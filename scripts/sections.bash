@@ -146,8 +146,8 @@ delivered()
 	return $status
 }
 
-# over_each SECTION COMMAND ARG...: as delivered, over soft RoCE and at the same time over soft iWARP;
-# 77 only if all of it was skipped
+# over_each SECTION COMMAND ARG...: as delivered, over soft RoCE and at the same time over soft
+# iWARP; 77 only if all of it was skipped
 over_each()
 {
 	local section=$1 device status=77 ended pids=()
@@ -358,8 +358,8 @@ section_devices() # over soft RoCE and soft iWARP, in virtual time: programs of 
 	SECTION_TIMEOUT=1000 delivered tests/rdma/gate --build "$work/main"
 }
 
-# Beside them, in a guest of its own, the first few sequences of the section sharing: kernel RDS has to
-# agree with the model.
+# Beside them, in a guest of its own, the first few sequences of the section sharing: kernel RDS has
+# to agree with the model.
 oracle_parts()
 {
 	local sharing status=0 theirs=0
@@ -381,8 +381,9 @@ section_oracle() # the conformance programs on kernel RDS now, compared line by 
 
 # Two guests at a time. Messages of a program to itself cross the device if its sockets are in other
 # processes (--apart). Not all programs need run in each way: on siw only the programs of two
-# processes have sockets of their own. The last guest uses the addresses of an RDMA device, but shared
-# memory between processes, so only few programs could answer otherwise than in the section check.
+# processes have sockets of their own. The last guest uses the addresses of an RDMA device, but
+# shared memory between processes, so only few programs could answer otherwise than in the section
+# check.
 section_rdma-answers() # the conformance programs over soft RoCE and soft iWARP, against what kernel RDS once said over RoCE
 {
 	local run="tests/conformance/run --reference --build $work/main --rdma" pids=() status=0 name
@@ -424,8 +425,8 @@ section_rdma-verbs() # RDMA between processes over soft RoCE and soft iWARP, 100
 	SECTION_TIMEOUT=${SECTION_TIMEOUT:-1200} over_each rdma-verbs tests/rdma/rdmaops --build "$work/main" --seed "$seed" | added_up
 }
 
-# The conformance programs between two hosts; over soft iWARP those of two processes, and some others.
-# One after the other, because two guests keep two processors busy.
+# The conformance programs between two hosts; over soft iWARP those of two processes, and some
+# others. One after the other, because two guests keep two processors busy.
 two_answers()
 {
 	local run="tests/conformance/run --two --reference --build $work/main --rdma" status=0

@@ -86,7 +86,8 @@ verdict_run()
 	verdict_case "$1" verdict_watched "${@:2}"
 }
 
-# verdict_start NAME; then a command with its output in $verdict_log; then verdict_of STATUS: the line
+# verdict_start NAME; then a command with its output in $verdict_log; then verdict_of STATUS: the
+# line
 verdict_start()
 {
 	verdict_name=$1 verdict_began=$EPOCHREALTIME verdict_limit=
@@ -126,8 +127,9 @@ verdict_of()
 	return "$1"
 }
 
-# verdict_guest STATUS LOG AGAIN: the last lines of a runner that has another runner in a guest.  That
-# one has printed its own, unless its limit has ended it (124), or the guest has failed.  The status.
+# verdict_guest STATUS LOG AGAIN: the last lines of a runner that has another runner in a guest.
+# That one has printed its own, unless its limit has ended it (124), or the guest has failed.  The
+# status.
 verdict_guest()
 {
 	local wrong

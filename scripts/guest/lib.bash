@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 # shellcheck shell=bash
-# What "run" and "two" share: making, starting and judging one guest. Sourced; the caller has set $here and die().
+# What "run" and "two" share: making, starting and judging one guest. Sourced; the caller has set
+# $here and die().
 #
 # A guest lives in a directory of its own:
 #	job setup	shell scripts that the guest runs (it reads them as files, so that they may hold any bytes)
@@ -30,7 +31,8 @@ guest_kernel() {
 	guest_moddir=$guest_image/lib/modules/$(cat "$guest_image/release")
 }
 
-# guest_rdma_modules RDMA MODULE...: what "rdma-up RDMA" needs in the guest; refuses what does not go together
+# guest_rdma_modules RDMA MODULE...: what "rdma-up RDMA" needs in the guest; refuses what does not
+# go together
 guest_rdma_modules() {
 	case $1 in
 	"") ;;
@@ -63,8 +65,9 @@ guest_module_order() {
 	' "$guest_moddir/modules.builtin" "$guest_moddir/modules.dep"
 }
 
-# guest_initrd DIR MODULE...: DIR/initrd, whose guest runs DIR/job. If the array guest_files is not empty, the guest has
-# these and what they need (see "files") in its memory, and nothing else of this machine.
+# guest_initrd DIR MODULE...: DIR/initrd, whose guest runs DIR/job. If the array guest_files is not
+# empty, the guest has these and what they need (see "files") in its memory, and nothing else of
+# this machine.
 guest_files=()
 guest_initrd() {
 	local dir=$1 root=$1/initramfs order file
@@ -90,8 +93,8 @@ guest_initrd() {
 	[ ${#guest_files[@]} = 0 ] || (cd / && cpio --quiet -o -H newc <"$root/guest/files") >>"$dir/initrd" || die "cpio failed"
 }
 
-# guest_job DIR RDMA-SETUP SETUP COMMAND ARGS...: DIR/job; RDMA-SETUP is a list of words, SETUP shell commands;
-# both, and the command, see the variables of the array guest_env
+# guest_job DIR RDMA-SETUP SETUP COMMAND ARGS...: DIR/job; RDMA-SETUP is a list of words, SETUP
+# shell commands; both, and the command, see the variables of the array guest_env
 guest_env=()
 guest_job() {
 	local dir=$1 rdma=$2 setup=$3
@@ -118,10 +121,11 @@ guest_quote() {
 	done
 }
 
-# guest_tsc DIR: the kernel's arguments that say how fast the guest's time stamp counter runs, so that it does not
-# measure (tsc.c says why); none where this cannot be found out: then guest_clock_check has to do. With --icount it is
-# known. There whoever waits by looking at a clock needs a look for every few nanoseconds, each of which takes the
-# emulator a microsecond: so the local timer, which the kernel would measure for 100 ms, is left alone.
+# guest_tsc DIR: the kernel's arguments that say how fast the guest's time stamp counter runs, so
+# that it does not measure (tsc.c says why); none where this cannot be found out: then
+# guest_clock_check has to do. With --icount it is known. There whoever waits by looking at a clock
+# needs a look for every few nanoseconds, each of which takes the emulator a microsecond: so the
+# local timer, which the kernel would measure for 100 ms, is left alone.
 guest_tsc() {
 	case "$(uname -m) ${guest_clock[*]}" in
 	*-icount*) echo "tsc_early_khz=1000000 nolapic_timer" ;;
@@ -129,9 +133,9 @@ guest_tsc() {
 	esac
 }
 
-# guest_start DIR SECONDS MEGABYTES CPUS QEMU-ARGUMENT...: sets guest_qemu and guest_output, the two processes, and
-# guest_hold. The command in the array guest_reader reads what the guest's command says; it ends when guest_hold is closed
-# after guest_qemu's end.
+# guest_start DIR SECONDS MEGABYTES CPUS QEMU-ARGUMENT...: sets guest_qemu and guest_output, the two
+# processes, and guest_hold. The command in the array guest_reader reads what the guest's command
+# says; it ends when guest_hold is closed after guest_qemu's end.
 guest_reader=(cat)
 guest_holds=()
 guest_clock=(-accel tcg,thread=multi)
@@ -146,13 +150,15 @@ guest_start() {
 	: >"$dir/console"
 	: >"$dir/status"
 	guest_now >"$dir/begun"
-	# Held open for both directions: neither reader nor emulator can hang in open(), and the reader sees no early end.
+	# Held open for both directions: neither reader nor emulator can hang in open(), and the
+	# reader sees no early end.
 	exec {guest_hold}<>"$dir/output"
 	guest_holds+=("$guest_hold")
 	guest_without_holds "${guest_reader[@]}" <"$dir/output" &
 	guest_output=$!
-	# No kvm on purpose: /dev/kvm may exist and hang.  Without the promise that "rep movsb" is fast, on which libc and kernel copy
-	# with it: it is emulated byte by byte and makes every copy ten times as dear as loads and stores do.
+	# No kvm on purpose: /dev/kvm may exist and hang.  Without the promise that "rep movsb" is
+	# fast, on which libc and kernel copy with it: it is emulated byte by byte and makes every
+	# copy ten times as dear as loads and stores do.
 	guest_without_holds timeout --foreground -k 5 "$seconds" qemu-system-x86_64 "${guest_clock[@]}" -cpu max,-erms \
 		-smp "$cpus" -m "$memory" -nodefaults -no-user-config -display none -no-reboot -nic none \
 		-kernel "$guest_image/vmlinux" -initrd "$dir/initrd" \
@@ -163,7 +169,8 @@ guest_start() {
 	guest_qemu=$!
 }
 
-# Becomes the command (call it in the background), without the ends of fifos that other guests are waited for with.
+# Becomes the command (call it in the background), without the ends of fifos that other guests are
+# waited for with.
 guest_without_holds() {
 	local hold
 
@@ -180,8 +187,9 @@ guest_now() {
 	echo "${up%.*}"
 }
 
-# guest_clock_check DIR: a line on stderr if the guest's clock, which is the emulator's and not checked by anybody, ran ahead of
-# this machine's. Then whatever has a limit in the guest had no time, and a failure says nothing.
+# guest_clock_check DIR: a line on stderr if the guest's clock, which is the emulator's and not
+# checked by anybody, ran ahead of this machine's. Then whatever has a limit in the guest had no
+# time, and a failure says nothing.
 guest_clock_check() {
 	local counted passed
 
@@ -195,7 +203,8 @@ guest_clock_check() {
 	fi
 }
 
-# guest_status DIR CODE SECONDS: the command's exit status on stdout, or 124, 125 with a reason on stderr; CODE is QEMU's status
+# guest_status DIR CODE SECONDS: the command's exit status on stdout, or 124, 125 with a reason on
+# stderr; CODE is QEMU's status
 guest_status() {
 	local status
 

@@ -60,7 +60,8 @@ expect "LD_PRELOAD set" "*librdspreload.so*" "$("$RDSRUN" sh -c 'echo "$LD_PRELO
 expect "LD_PRELOAD kept" "*librdspreload.so*:$tmp/other.so" \
 	"$(LD_PRELOAD=$tmp/other.so "$RDSRUN" sh -c 'echo "$LD_PRELOAD"' 2>/dev/null)"
 expect "set once only" 1 "$("$RDSRUN" "$RDSRUN" sh -c 'echo "$LD_PRELOAD"' | grep -o librdspreload | wc -l)"
-# RDS_PRELOAD_DLSYM: the second object, once, also where the library is there already; what else there is stays.
+# RDS_PRELOAD_DLSYM: the second object, once, also where the library is there already; what else
+# there is stays.
 expect "no DLSYM" 0 "$("$RDSRUN" sh -c 'echo "$LD_PRELOAD"' | grep -c librdsdlsym)"
 expect "DLSYM=0" 0 "$(RDS_PRELOAD_DLSYM=0 "$RDSRUN" sh -c 'echo "$LD_PRELOAD"' | grep -c librdsdlsym)"
 expect "DLSYM=yes" "rdsrun: warning: RDS_PRELOAD_DLSYM=yes is not one of 0|1: using 0 0" \

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-# The checks that every build makes (scripts/check-symbols, check-layers) find each kind of offence that they are there
-# for, and accept a clean tree.  Works on small trees of its own.
+# The checks that every build makes (scripts/check-symbols, check-layers) find each kind of offence
+# that they are there for, and accept a clean tree.  Works on small trees of its own.
 set -u
 command -v "${CC:-cc}" >/dev/null || {
 	echo "no C compiler"

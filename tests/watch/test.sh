@@ -20,7 +20,8 @@ wrong()
 	failed=$((failed + 1))
 }
 
-# watched HOW STATUS PATTERN OPTION...: a line of that pattern must be there; without a debugger, which takes a second each time
+# watched HOW STATUS PATTERN OPTION...: a line of that pattern must be there; without a debugger,
+# which takes a second each time
 watched()
 {
 	local how=$1 wanted=$2 pattern=$3 status
