@@ -20,7 +20,7 @@
  *	engine_start_lock (calls/start.c), round_lock (helper/round.c),
  *	export_lock (share/lease.c), standby_lock (share/standby.h)
  *		before control
- *	making (transport/verbs/device.c)
+ *	making (transport/verbs/dev/device.c)
  *		after control, before rx
  *	queue_busy_walk (conn/send_queue.c)
  *		before conn->tx
