@@ -72,7 +72,8 @@ clean()
 	printf '#include "preload/libc/preload.h"\n#include "engine/rds.h"\n#include "engine/sys/os.h"\n' >preload/calls/send.c
 	printf '#include "engine/sys/os.h"\n#include "engine/socket/socket.h"\nint x;\n' >engine/socket/socket.c
 	printf '#include "engine/socket/socket.h"\n#include "engine/conn/cong.h"\nint y;\n' >engine/conn/xmit.c
-	printf '#include <infiniband/verbs.h>\n' >engine/transport/verbs/dev/dev.h
+	header ENGINE_TRANSPORT_VERBS_DEV_DEV_H engine/transport/verbs/dev/dev.h
+	echo '#include <infiniband/verbs.h>' >>engine/transport/verbs/dev/dev.h
 	printf '#include "engine/transport/verbs/dev/dev.h"\n' >engine/transport/verbs/qp.c
 	printf 'RDS_SYM(socket, int)\nRDS_SYM(read, int)\n' >preload/libc/symbols.def
 }
