@@ -213,7 +213,7 @@ struct rds_conn {
 	unsigned since_reap;
 	/* send_queued and copy_from_user, not yet added to the counters */
 	uint64_t st_queued, st_bytes;
-	bool busy; /* on the list of connections that may hold messages (send_queue.c) */
+	bool busy; /* on the list of connections that may hold messages (busy_conns.c) */
 	struct rds_conn *busy_next;
 	bool impatient; /* tx: while messages wait in the queue, senders do not wait for room */
 	/* a sender waits for the endpoint's room, even if no message is kept here */

@@ -13,9 +13,7 @@
  * sent twice, so the parts that the broken endpoint had are over.  Messages that no endpoint ever
  * had may still get later numbers (rdma/op_order.c).
  *
- * A connection that may hold messages is on the busy list, so that asking all peers for
- * acknowledgements costs nothing for the idle ones.  List lock order: queue_busy_walk, conn->tx,
- * queue_busy_lock.  Must not know how bytes move, nor which thread waits.
+ * Must not know how bytes move, nor which thread waits.
  */
 
 #include <stdlib.h>
@@ -25,59 +23,8 @@
 
 #define UNACKED_START 64
 #define REAP_EVERY 32
-/* by a program that does not sleep, before busy peers are asked for deferred work */
-#define LOOKS_IN_VAIN 64
 
 _Static_assert(RDS_SOCK_MESSAGE_COST >= sizeof(struct rds_queue_item), "as socket/refcount.c counts");
-
-/* peers have to carry out operations of ours, and were not woken for them */
-static _Atomic bool queue_unasked;
-
-static pthread_mutex_t queue_busy_walk = PTHREAD_MUTEX_INITIALIZER, queue_busy_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct rds_conn *queue_busy_list;
-
-void rds_queue_busy_add(struct rds_conn *conn)
-{
-	if (likely(conn->busy))
-		return;
-	conn->busy = true;
-	pthread_mutex_lock(&queue_busy_lock);
-	conn->busy_next = queue_busy_list;
-	queue_busy_list = conn;
-	pthread_mutex_unlock(&queue_busy_lock);
-}
-
-void rds_queue_forget(void)
-{
-	queue_busy_list = NULL;
-	atomic_store(&queue_unasked, false);
-	pthread_mutex_init(&queue_busy_walk, NULL);
-	pthread_mutex_init(&queue_busy_lock, NULL);
-}
-
-/* fn is called with conn->tx held.  Connections that hold no messages any more leave the list. */
-static bool queue_busy_each(bool (*fn)(struct rds_conn *conn))
-{
-	struct rds_conn *conn, *list;
-	bool any = false;
-
-	pthread_mutex_lock(&queue_busy_walk);
-	pthread_mutex_lock(&queue_busy_lock);
-	list = queue_busy_list;
-	queue_busy_list = NULL;
-	pthread_mutex_unlock(&queue_busy_lock);
-	while ((conn = list)) {
-		list = conn->busy_next;
-		rds_lock(&conn->tx);
-		any |= fn(conn);
-		conn->busy = false;
-		if (conn->count || conn->queue || conn->room_sought)
-			rds_queue_busy_add(conn);
-		rds_unlock(&conn->tx);
-	}
-	pthread_mutex_unlock(&queue_busy_walk);
-	return any;
-}
 
 /* ---- sent, not acknowledged ---- */
 
@@ -215,114 +162,6 @@ void rds_queue_reap(struct rds_conn *conn)
 	conn->acked = acked;
 	while (conn->count && conn->unacked[conn->head].seq <= acked)
 		queue_release_run(conn, acked);
-}
-
-static bool queue_reap_one(struct rds_conn *conn)
-{
-	uint64_t before = conn->acked;
-
-	rds_queue_reap(conn);
-	rds_queue_flush(conn);
-	return conn->acked != before;
-}
-
-bool rds_queue_reap_is_free(void)
-{
-	if (pthread_mutex_trylock(&queue_busy_walk))
-		return false;
-	pthread_mutex_unlock(&queue_busy_walk);
-	return true;
-}
-
-void rds_queue_reap_all(void)
-{
-	queue_busy_each(queue_reap_one);
-}
-
-/*
- * One request for service per acknowledgement seen: a thread that is about to sleep must not depend
- * on calls of the receiver's program.
- */
-static void conn_ask_acks(struct rds_conn *conn)
-{
-	conn->t->ops->flush(conn->ep, true);
-	conn->t->ops->want_room(conn->ep, conn->acked);
-}
-
-void rds_queue_ask_acks(struct rds_conn *conn)
-{
-	rds_queue_reap(conn);
-	if (!conn->ep || !conn->count)
-		return;
-	conn_ask_acks(conn);
-	rds_queue_reap(conn); /* acknowledgements that came before the peer knew that we wait */
-}
-
-static bool queue_want_room_one(struct rds_conn *conn)
-{
-	bool moved = queue_reap_one(conn);
-
-	if (conn->ep && (conn->count || conn->queue || conn->room_sought)) {
-		conn_ask_acks(conn);
-		/* acknowledgements that came before the peer knew that we wait */
-		moved |= queue_reap_one(conn);
-	}
-	return moved;
-}
-
-/*
- * Acknowledgements came, but perhaps not yet for the threads that sleep: the next ones must be
- * announced, too.  tx held.
- */
-void rds_queue_rearm(struct rds_conn *conn)
-{
-	unsigned i;
-
-	if (!conn->ep)
-		return;
-	for (i = 0; i < conn->count; i++) {
-		const struct rds_queue_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
-		struct rds_sock *sk = u->sk;
-
-		if (unlikely(u->report & RDS_REPORT_END)) {
-			rds_queue_ask_acks(conn);
-			return;
-		}
-		if (!sk || (!atomic_load(&sk->waiters) && !sk->hidden_out))
-			continue;
-		conn->t->ops->want_room(conn->ep, conn->acked);
-		rds_queue_reap(conn); /* those that came before */
-		return;
-	}
-}
-
-bool rds_queue_want_room_all(void)
-{
-	return queue_busy_each(queue_want_room_one);
-}
-
-bool rds_queue_ask_later(struct rds_conn *conn)
-{
-	if (!(conn->t->ops->caps & RDS_TCAP_PATIENT))
-		return false;
-	atomic_store_explicit(&queue_unasked, true, memory_order_relaxed);
-	return true;
-}
-
-bool rds_queue_ask_deferred(void)
-{
-	if (likely(!atomic_load_explicit(&queue_unasked, memory_order_relaxed)))
-		return false;
-	atomic_store_explicit(&queue_unasked, false, memory_order_relaxed);
-	return rds_queue_want_room_all();
-}
-
-void rds_queue_looked_in_vain(void)
-{
-	static __thread unsigned looks __attribute__((tls_model("initial-exec")));
-
-	if (unlikely(atomic_load_explicit(&queue_unasked, memory_order_relaxed)) && ++looks % LOOKS_IN_VAIN == 0)
-		rds_queue_ask_deferred();
 }
 
 /* ---- waiting ---- */
