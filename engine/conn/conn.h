@@ -396,10 +396,6 @@ static inline const struct rds_transport_ops *rds_transport_ep_ops(const struct 
 
 /* route.c: finds the connection for a message to dst.  No lock but sk->tx.  0 or -errno. */
 int rds_route_find(struct rds_sock *sk, const struct rds_addr *dst, struct rds_conn **out, uint64_t *sock);
-/* helper */
-void rds_route_retry(struct rds_conn *conn);
-/* helper */
-void rds_route_located(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port, int err);
 /*
  * Routes these messages (list may be NULL) anew, in order; they come from a connection with these
  * addresses.  before: put them before the messages that wait already.  control held.
@@ -410,6 +406,14 @@ void rds_route_requeue(const struct rds_conn_id *id, struct rds_queue_item *list
  * or not.  control held.  False: no memory, nothing was taken.
  */
 bool rds_route_send_list(const struct rds_conn_id *id, struct rds_queue_item *list, bool far);
+/*
+ * The messages that wait there go to their new routes.  local: the address is this host's.  control
+ * held.
+ */
+void rds_route_hand_over(struct rds_conn *unrouted, bool local);
+/* locate.c; helper */
+void rds_route_retry(struct rds_conn *conn);
+void rds_route_located(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port, int err);
 /*
  * meant_for.c.  mean: a message begins to wait; note the socket that its sender found (to; NULL:
  * the one that has the port now).  outlived: is that socket gone?
