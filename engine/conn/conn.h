@@ -8,6 +8,7 @@
 #ifndef ENGINE_CONN_CONN_H
 #define ENGINE_CONN_CONN_H
 
+#include "engine/conn/cong.h"
 #include "engine/socket/socket.h"
 #include "engine/transport/transport.h"
 #include "engine/wire/header.h"
@@ -602,41 +603,5 @@ int rds_conn_xmit_ep(struct rds_conn *conn, const struct rds_wire_hdr *wire, con
 /* Control traffic is never queued; -EAGAIN: try later (want_* stays set). */
 int rds_conn_xmit_pong(struct rds_conn *conn, uint16_t dport);
 int rds_conn_xmit_map(struct rds_conn *conn);
-
-/* cong.c (rx held) */
-struct rds_cong_map {
-	struct rds_cong_map *next;
-	struct in6_addr addr;
-	struct rds_conn *conns; /* local map: connections that get it */
-	_Atomic uint64_t words[RDS_CONG_MAP_BYTES / 8];
-};
-struct rds_cong_map *rds_cong_map_find(const struct in6_addr *addr); /* NULL: no socket of ours was ever bound to it */
-/*
- * Ports that the peer last reported as congested, modulo 64: for sleepers, when the peer is gone.
- */
-uint64_t rds_cong_ports(const struct rds_conn *conn);
-/* find or make; NULL no memory */
-struct rds_cong_map *rds_cong_map_get(const struct in6_addr *addr);
-static inline bool rds_cong_test(const struct rds_cong_map *map, uint16_t port)
-{
-	const _Atomic unsigned char *b = (const _Atomic unsigned char *)map->words;
-
-	return (atomic_load_explicit(&b[port >> 3], memory_order_relaxed) >> (port & 7)) & 1;
-}
-/* a new connection: to its local map; loop: fcong as well */
-int rds_cong_attach(struct rds_conn *conn);
-void rds_cong_forget(void);		     /* forked child */
-void rds_cong_detach(struct rds_conn *conn);
-void rds_cong_check(struct rds_sock *sk); /* after rcv_bytes changed */
-void rds_cong_publish(const struct rds_sock *sk); /* to rds-info */
-void rds_cong_clear_port(struct rds_sock *sk);
-void rds_cong_received(struct rds_conn *conn, const void *map);
-void rds_cong_updated(uint64_t portmask); /* generation, monitors, sleepers */
-void rds_cong_sock_add(struct rds_sock *sk); /* a send met a congested port */
-/* the socket no longer waits for the next update, which may be long in coming */
-void rds_cong_sock_del(struct rds_sock *sk);
-void rds_cong_set_monitor(struct rds_sock *sk, bool on);
-/* It comes from another process, with that state.  met: it waits for an update without a monitor. */
-void rds_cong_resume(struct rds_sock *sk, uint64_t mask, uint64_t notify, bool met);
 
 #endif
