@@ -115,10 +115,27 @@ __attribute__((constructor)) void rds_engine_join(void)
 		.ops_broken = rds_ops_conn_broken,
 		.recv_piece = rds_op_recv_piece,
 		.recv_used_key = rds_mr_unuse,
-		.op_done = rds_op_device_done,
 		.room_made = rds_wait_room_made,
 		.mailbox_deliver = rds_mailbox_deliver,
 		.mailbox_deliver_all = rds_mailbox_deliver_all,
+	};
+	rds_transport_up = (struct rds_transport_up){
+		.accept = rds_conn_accept,
+		.up = rds_conn_up,
+		.down = rds_conn_down,
+		.message = rds_conn_receive,
+		.pressure = rds_progress_pressure,
+		.evacuate = rds_inc_evacuate,
+		.writable = rds_conn_writable,
+		.sent = rds_queue_sent,
+		.push_later = rds_conn_push_later,
+		.op_done = rds_op_device_done,
+		.located = rds_route_located,
+	};
+	rds_transport_wakes = (struct rds_transport_wakes){
+		.peer_woken = rds_wait_peer_woken,
+		.peer_wake_begin = rds_wait_peer_wake_begin,
+		.helper_woken = rds_progress_helper_woken,
 	};
 	rds_export_takers[RDS_EXPORT_SOCK] = rds_sock_exported;
 	rds_export_takers[RDS_EXPORT_WAIT] = rds_wait_exported;

@@ -80,8 +80,6 @@ struct rds_conn_client {
 	/* ---- received; rx held ---- */
 	enum rds_rx_verdict (*recv_piece)(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx);
 	void (*recv_used_key)(struct rds_sock *sk, uint32_t rkey);
-	/* A device has carried out the operation, or failed, or has data of it (up->op_done). */
-	void (*op_done)(struct rds_conn *conn, uint64_t id, int err, uint64_t at, const void *data, size_t len);
 
 	/*
 	 * A transport has room again: wake the threads that wait for it.  No lock held but rx or

@@ -36,7 +36,7 @@ static struct rds_transport *transports_remote(void)
 
 static struct rds_transport *transports_attach(struct rds_transport *t)
 {
-	t->up = &rds_progress_up;
+	t->up = &rds_transport_up;
 	return t;
 }
 
@@ -62,7 +62,6 @@ void rds_transports_choose(void)
 	const char *name = rds_options()->transport;
 	bool any = strcmp(name, "auto") == 0, far = strcmp(name, "verbs") == 0;
 
-	rds_transport_wakes = rds_progress_wakes;
 	rds_transport_set.alone = strcmp(name, "loop") == 0;
 	rds_transport_set.loop = transports_attach(rds_loop_transport());
 	rds_transport_set.remote = any || far ? transports_remote() : NULL;

@@ -31,9 +31,6 @@
 #include "engine/transport/transport.h"
 #include "engine/progress/state.h"
 
-extern const struct rds_transport_up rds_progress_up;
-extern const struct rds_transport_wakes rds_progress_wakes;
-
 /* Chooses them, by RDS_PRELOAD_TRANSPORT; called while the engine is made. */
 void rds_transports_choose(void);
 /* In the helper.  start: 0 or -errno; stop: undoes it. */

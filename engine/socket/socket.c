@@ -19,29 +19,7 @@
 
 unsigned (*rds_hook_hangup)(struct rds_sock *sk);
 
-static void event_ignored(struct rds_sock *sk)
-{
-	(void)sk;
-}
-
-static void event_without_socket(void)
-{
-}
-
-static void event_of_waiter(struct rds_wait *w)
-{
-	(void)w;
-}
-
-struct rds_sock_events rds_sock_events = {
-	.pair_readable = event_ignored,
-	.closing = event_ignored,
-	.unused = event_ignored,
-	.changed = event_ignored,
-	.wake = event_of_waiter,
-	.proxy_wake = event_without_socket,
-	.watched = event_without_socket,
-};
+struct rds_sock_events rds_sock_events;
 
 static pthread_mutex_t sock_slab_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rds_sock *sock_slab_free, *sock_list; /* sock_slab_lock; control */

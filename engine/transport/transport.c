@@ -5,11 +5,8 @@
  */
 #include "engine/transport/transport.h"
 
-static void wakes_nobody(void)
-{
-}
-
-struct rds_transport_wakes rds_transport_wakes = {wakes_nobody, wakes_nobody, wakes_nobody};
+struct rds_transport_up rds_transport_up;
+struct rds_transport_wakes rds_transport_wakes;
 struct rds_transport_set rds_transport_set;
 struct rds_transport *(*rds_transport_wrap)(struct rds_transport *inner);
 __thread bool rds_transport_looks_aside __attribute__((tls_model("initial-exec")));

@@ -318,7 +318,7 @@ enum rds_rx_verdict {
 	RDS_RX_LATER, /* no memory, or not its turn: not taken, offer it again */
 };
 
-/* The engine's side of the interface (progress/up.c). */
+/* The engine's side of the interface.  The root fills this in before any thread runs. */
 struct rds_transport_up {
 	/*
 	 * A peer asks for a connection over this endpoint.  up->up or up->down follows, unless the
@@ -367,6 +367,7 @@ struct rds_transport_up {
 	 */
 	void (*located)(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port, int err);
 };
+extern struct rds_transport_up rds_transport_up;
 
 struct rds_transport *rds_loop_transport(void); /* loop.c */
 /*
@@ -375,7 +376,7 @@ struct rds_transport *rds_loop_transport(void); /* loop.c */
  */
 extern struct rds_transport *(*rds_transport_wrap)(struct rds_transport *inner);
 
-/* What transports report about wake-ups.  progress/up.c fills this in. */
+/* What transports report about wake-ups.  The root fills this in before any thread runs. */
 struct rds_transport_wakes {
 	/*
 	 * A system call has just woken the peer, so its answer takes as long as a wake-up.

@@ -303,7 +303,7 @@ void far_setup(void)
 	fake.claim = 1;
 	mock_clock_stop();
 	ck_assert_int_eq(rds_call_start_engine(), 0);
-	fake.t = (struct rds_transport){.ops = &fake_ops, .up = &rds_progress_up};
+	fake.t = (struct rds_transport){.ops = &fake_ops, .up = &rds_transport_up};
 	rds_transport_set.remote = fault_transport(&fake.t); /* itself, but for far_setup_wrapped() */
 	fake.sk = bound_to("127.0.0.1", 4000, &fake.fd);
 	/* A loopback address is on no device; but it is the one address that every test machine has. */
