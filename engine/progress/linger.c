@@ -15,8 +15,14 @@
 #include "engine/sys/patience.h"
 #include "engine/sys/process.h"
 
+#define EXIT_NAP_NS 200000
+#define EXIT_NAP_MOST_NS 10000000
+
 static _Atomic bool linger_asks;
 static _Atomic uint64_t linger_until;
+/* one limit for all waits at the end of the process; 0: it does not end yet */
+static _Atomic uint64_t exit_by_ns;
+_Atomic bool rds_progress_exiting;
 
 unsigned rds_progress_count_unsent(void)
 {
@@ -25,9 +31,6 @@ unsigned rds_progress_count_unsent(void)
 	rds_conn_client.mailbox_deliver_all();
 	return rds_conn_unsent();
 }
-
-/* one limit for all waits at the end of the process; 0: it does not end yet */
-static _Atomic uint64_t exit_by_ns;
 
 uint64_t rds_progress_exit_deadline(void)
 {
@@ -79,11 +82,6 @@ void rds_progress_exit(void)
 	 * that needs our place in the registry finds our lock released and clears the place.
 	 */
 }
-
-#define EXIT_NAP_NS 200000
-#define EXIT_NAP_MOST_NS 10000000
-
-_Atomic bool rds_progress_exiting;
 
 void rds_progress_exit_begin(bool interrupted)
 {

@@ -114,31 +114,26 @@ struct rds_ep_device {
 
 /* Capabilities of a transport. */
 enum {
-	/*
-	 * After send() the payload stays readable through retained() until the endpoint is gone, or
-	 * acked() covers it.  So the engine needs no copy of its own to send it again.
-	 */
-	RDS_TCAP_RETAINS = 1 << 0,
 	/* send() never returns -EAGAIN, and the peer has the message when send() returns (loop). */
-	RDS_TCAP_DIRECT = 1 << 1,
+	RDS_TCAP_DIRECT = 1 << 0,
 	/*
 	 * A message that send() took and flush() published reaches a living peer even if this
 	 * process ends at once.  So an orderly exit need not wait for acknowledgements.
 	 */
-	RDS_TCAP_SURVIVES = 1 << 2,
+	RDS_TCAP_SURVIVES = 1 << 1,
 	/* Reaches other hosts: has claims(), locate(). */
-	RDS_TCAP_REMOTE = 1 << 3,
+	RDS_TCAP_REMOTE = 1 << 2,
 	/*
 	 * Devices carry out operations on registered memory: has mr_register(), mr_key(),
 	 * mr_deregister(), post().
 	 */
-	RDS_TCAP_DEVICE_OPS = 1 << 4,
+	RDS_TCAP_DEVICE_OPS = 1 << 3,
 	/*
 	 * A peer handles arrivals at every tick, also between two calls of its program; most often
 	 * the program makes a call sooner.  So a request to the peer's engine need not wake the
 	 * peer's helper at once, if this process asks again before it sleeps.
 	 */
-	RDS_TCAP_PATIENT = 1 << 5,
+	RDS_TCAP_PATIENT = 1 << 4,
 };
 
 /*
@@ -198,7 +193,10 @@ struct rds_transport_ops {
 	 * necessary.  service: the peer's engine has to do something, so a LAZY peer is woken, too.
 	 */
 	void (*flush)(struct rds_ep *ep, bool service);
-	/* NULL: not available now (faults). */
+	/*
+	 * The payload, readable until the endpoint is gone or acked() covers it.  NULL: not
+	 * available now (faults).
+	 */
 	const void *(*retained)(struct rds_ep *ep, uint64_t pos);
 	/* Before close(): retained() works after close(), too, until keep(false).  Helper. */
 	void (*keep)(struct rds_ep *ep, bool on);

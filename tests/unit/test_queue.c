@@ -81,13 +81,13 @@ static uint64_t fake_acked(struct rds_ep *ep)
 	return acked;
 }
 
-static const struct rds_transport_ops ops = {.caps = RDS_TCAP_RETAINS,
+static const struct rds_transport_ops ops = {
 					     .send = fake_send,
 					     .retained = fake_retained,
 					     .flush = fake_flush,
 					     .acked = fake_acked,
 					     .want_room = fake_want_room};
-static const struct rds_transport_ops patient_ops = {.caps = RDS_TCAP_RETAINS | RDS_TCAP_PATIENT,
+static const struct rds_transport_ops patient_ops = {.caps = RDS_TCAP_PATIENT,
 						     .send = fake_send,
 						     .flush = fake_flush,
 						     .acked = fake_acked,

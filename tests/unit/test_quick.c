@@ -97,7 +97,7 @@ static void setup(void)
 	atomic_store(&generation, 5);
 	atomic_store(&rds_route_gen, 3);
 	rds_queue_forget();
-	ops.caps = RDS_TCAP_RETAINS;
+	ops.caps = 0;
 	refusal = 0;
 
 	rds_lock_init(&conn.tx, RDS_LOCK_CONN_TX);

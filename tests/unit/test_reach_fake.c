@@ -214,7 +214,7 @@ static void fake_describe(struct rds_ep *ep, struct rds_ep_device *out)
 
 static const struct rds_transport_ops fake_ops = {
 	.name = "fake",
-	.caps = RDS_TCAP_RETAINS | RDS_TCAP_REMOTE,
+	.caps = RDS_TCAP_REMOTE,
 	.start = fake_start,
 	.stop = fake_stop,
 	.claims = fake_claims,

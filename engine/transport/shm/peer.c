@@ -500,7 +500,7 @@ void rds_shm_fork_child(void)
 
 static const struct rds_transport_ops shm_ops = {
 	.name = "shm",
-	.caps = RDS_TCAP_RETAINS | RDS_TCAP_SURVIVES | RDS_TCAP_PATIENT,
+	.caps = RDS_TCAP_SURVIVES | RDS_TCAP_PATIENT,
 	.start = shm_start,
 	.stop = shm_stop,
 	.connect = shm_connect,

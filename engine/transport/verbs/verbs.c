@@ -103,7 +103,7 @@ static bool verbs_settled(struct rds_ep *ep)
 
 static const struct rds_transport_ops verbs_ops = {
 	.name = "verbs",
-	.caps = RDS_TCAP_RETAINS | RDS_TCAP_REMOTE | RDS_TCAP_DEVICE_OPS,
+	.caps = RDS_TCAP_REMOTE | RDS_TCAP_DEVICE_OPS,
 	.start = verbs_start,
 	.stop = verbs_stop,
 	.claims = verbs_claims,
