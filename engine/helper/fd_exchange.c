@@ -37,7 +37,6 @@
 
 #include <fcntl.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 
 #include "engine/sys/patience.h"
@@ -304,7 +303,6 @@ static bool exchange_is_gone(void)
 
 int rds_export_to_helper(enum rds_export_kind kind, void *what, const int *fds, unsigned nfds)
 {
-	const struct timespec pause = {.tv_nsec = 1000000};
 	uint64_t tries = 0; /* a millisecond apart */
 	int err;
 
@@ -315,7 +313,7 @@ int rds_export_to_helper(enum rds_export_kind kind, void *what, const int *fds, 
 	for (;;) {
 		err = atomic_load(&exchange.broken) ? -EPIPE : exchange_send(0, kind, what, fds, nfds, 0);
 		if (err == -ETOOMANYREFS && ++tries < rds_patience_ms(RDS_PATIENCE_EXPORT_FLIGHT))
-			os_syscall(SYS_nanosleep, (long)&pause, 0, 0, 0, 0, 0);
+			os_nap_ns(1000000);
 		else if (err == -EBADF && exchange_is_gone()) /* EBADF may also be about fds */
 			rds_fd_exchange_set_broken();
 		else if (err != -EINTR)

@@ -235,13 +235,12 @@ int rds_aside_restore_table(void)
 
 static bool poll_until_done(bool (*done)(void))
 {
-	const struct timespec nap = {.tv_nsec = NAP_NS};
 	uint64_t end = os_now_ns() + rds_patience_ns(RDS_PATIENCE_ASIDE);
 
 	while (!done()) {
 		if (os_now_ns() >= end)
 			return false;
-		os_syscall(SYS_nanosleep, (long)&nap, 0, 0, 0, 0, 0);
+		os_nap_ns(NAP_NS);
 	}
 	return true;
 }

@@ -34,13 +34,6 @@
  */
 #define MOVES_MAX 1000
 
-static void area_nap(unsigned ns)
-{
-	struct timespec ts = { 0, ns };
-
-	os_syscall(SYS_nanosleep, (long)&ts, 0, 0, 0, 0, 0);
-}
-
 static int area_lock_holder(struct registry *reg)
 {
 	return os_lock_holder(reg_fd(reg), REG_AREA_BYTE(REG_TERM_AREA(reg->term)), 1);
@@ -153,7 +146,7 @@ static int area_wait_step(struct registry *reg, struct area_wait *w)
 		reg_store(&reg->f->h.hungry, now);
 		reg->starved = true;
 	}
-	area_nap(now - w->since < LOCK_HASTE_NS ? LOCK_NAP_NS : 20 * LOCK_NAP_NS);
+	os_nap_ns(now - w->since < LOCK_HASTE_NS ? LOCK_NAP_NS : 20 * LOCK_NAP_NS);
 	return -EAGAIN;
 }
 
@@ -291,7 +284,7 @@ int reg_lock(struct registry *reg)
 
 	if (!ret && someone_starves(reg)) {
 		reg_record_unlock(reg);
-		area_nap(LOCK_NAP_NS);
+		os_nap_ns(LOCK_NAP_NS);
 		ret = lock_and_repair(reg);
 	}
 	return ret;

@@ -6,8 +6,6 @@
  * with a lock.  Must not know how messages are sent.
  */
 #include <poll.h>
-#include <sys/syscall.h>
-#include <time.h>
 
 #include "engine/conn/client.h"
 #include "engine/progress/progress.h"
@@ -104,8 +102,7 @@ void rds_progress_linger(void)
 
 void rds_progress_exit_now(bool interrupted)
 {
-	struct timespec pause = {.tv_nsec = EXIT_NAP_NS};
-	uint64_t now, looked, until = rds_progress_exit_deadline();
+	uint64_t now, looked, nap = EXIT_NAP_NS, until = rds_progress_exit_deadline();
 	int n;
 
 	if (!os_process_is_started() || !atomic_load(&rds_helper_up))
@@ -119,13 +116,13 @@ void rds_progress_exit_now(bool interrupted)
 			break;			  /* no look for so long: the interrupted call itself has the lock */
 		atomic_store(&linger_asks, true); /* asking takes locks, too, so the helper asks */
 		rds_helper_kick();
-		os_syscall(SYS_nanosleep, (long)&pause, 0, 0, 0, 0, 0);
+		os_nap_ns(nap);
 		/*
 		 * many processes that end at once must leave the processor to the receivers of
 		 * their messages
 		 */
-		if (pause.tv_nsec < EXIT_NAP_MOST_NS)
-			pause.tv_nsec *= 2;
+		if (nap < EXIT_NAP_MOST_NS)
+			nap *= 2;
 	}
 	if (n > 0)
 		rds_warn("messages could not be handed over within RDS_PRELOAD_LINGER_MS, and end with this process");

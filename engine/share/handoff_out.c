@@ -181,13 +181,6 @@ static bool handoff_is_awaited(struct handoff_out *l)
 	return !l->held;
 }
 
-static void sleep_a_moment(void)
-{
-	const struct timespec pause = {.tv_nsec = 100000};
-
-	os_syscall(SYS_nanosleep, (long)&pause, 0, 0, 0, 0, 0);
-}
-
 /* Waits until the peers have accepted what was sent. Sleeps only if something is unsent. */
 static void handoff_await_sent(struct handoff_out *l)
 {
@@ -205,7 +198,7 @@ static void handoff_await_sent(struct handoff_out *l)
 			rds_owner_wake(); /* borrowers whose calls sleep here ask anew */
 		told = true;
 		rds_queue_want_room_all();
-		sleep_a_moment();
+		os_nap_ns(100000);
 	}
 }
 
@@ -349,7 +342,7 @@ static void handoff_tell_peers(struct handoff_out *l)
 		rds_progress_round();
 		rds_conn_work_run();
 		rds_queue_reap_all();
-		sleep_a_moment();
+		os_nap_ns(100000);
 	}
 	os_munmap(mem, len);
 }

@@ -20,6 +20,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -172,6 +173,13 @@ static inline uint64_t os_now_coarse_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+/* A signal may end it early. */
+static inline void os_nap_ns(uint64_t ns)
+{
+	struct timespec ts = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
+
+	os_syscall(SYS_nanosleep, (long)&ts, 0, 0, 0, 0, 0);
 }
 uint64_t os_realtime_ns(void); /* CLOCK_REALTIME */
 /*

@@ -59,7 +59,6 @@ static void visit_processors(void)
 {
 	unsigned long all[CPUS / 64] = {0}, one[CPUS / 64] = {0};
 	long len = os_syscall(SYS_sched_getaffinity, 0, sizeof(all), (long)all, 0, 0, 0);
-	static const struct timespec while_stores_drain = {.tv_nsec = 1000000};
 	unsigned cpu, visited = 0;
 
 	atomic_store(&refused, true);
@@ -76,7 +75,7 @@ static void visit_processors(void)
 		 * Waiting is all that is left: the stores of a processor are visible within
 		 * microseconds, and no bias is given from now on.
 		 */
-		os_syscall(SYS_nanosleep, (long)&while_stores_drain, 0, 0, 0, 0, 0);
+		os_nap_ns(1000000);
 		rds_warn_once("membarrier(2) has been taken away from the RDS engine by a filter of system calls: "
 			      "allow it, or put "
 			      "up the filter before the first RDS socket");
