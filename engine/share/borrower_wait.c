@@ -338,14 +338,6 @@ ssize_t borrower_sleep(struct borrower_channel *s, struct borrower_call *c, stru
 
 /* ---- a call that waits no longer ---- */
 
-static bool channel_has_unread(int channel)
-{
-	int bytes = 0;
-
-	os_syscall(SYS_ioctl, channel, SIOCOUTQ, (long)&bytes, 0, 0, 0);
-	return bytes > 0;
-}
-
 static bool channel_has_input(int channel)
 {
 	struct pollfd p = {.fd = channel, .events = POLLIN};
@@ -367,7 +359,7 @@ bool borrower_withdraw(struct borrower_channel *s, struct borrower_call *c)
 	if (c->q.op != RDS_SHARE_SEND)
 		return true; /* a received message goes back when its reply cannot be delivered */
 	os_shutdown(channel, SHUT_WR);
-	if (c->asleep ? !channel_has_input(channel) : channel_has_unread(channel))
+	if (c->asleep ? !channel_has_input(channel) : os_bytes_there(channel, SIOCOUTQ))
 		return true;
 	c->underway = true;
 	return false;

@@ -152,14 +152,6 @@ int rds_handoff_park(int pair, int file, int inbox, int will, uint64_t size)
 	return os_pass_send(pair, &d, sizeof(d), pass, RDS_HANDOFF_FDS, MSG_DONTWAIT);
 }
 
-static int standin_bytes_there(int standin)
-{
-	int bytes = 0;
-
-	os_syscall(SYS_ioctl, standin, SIOCINQ, (long)&bytes, 0, 0, 0);
-	return bytes;
-}
-
 static void parked_close_fds(const int *fds, unsigned n)
 {
 	while (n--)
@@ -197,7 +189,7 @@ static int parked_read_one(int standin, int flags, unsigned room, struct rds_han
  */
 static bool parked_is_behind(int standin)
 {
-	return standin_bytes_there(standin) >= (int)sizeof(struct rds_handoff_packet);
+	return os_bytes_there(standin, SIOCINQ) >= (int)sizeof(struct rds_handoff_packet);
 }
 
 bool rds_handoff_is_parked(int standin)

@@ -28,10 +28,6 @@
 #include "engine/share/lease.h"
 #include "engine/progress/progress.h"
 
-#ifndef SYS_pidfd_open
-#define SYS_pidfd_open 434
-#endif
-
 #define ROOM 4			 /* channels to close: a new one needs two descriptors at first */
 #define ROOM_AGAIN_NS 100000000	 /* between searches for channels to close */
 #define GIVEN_AGAIN_NS 250000000 /* between looks at borrowers that leave a message unread */
@@ -91,14 +87,6 @@ static int owner_send_hello(struct rds_owner_channel *h)
 	return os_pass_send(channel, &a, sizeof(a), fds, n, MSG_DONTWAIT);
 }
 
-static int socket_bytes_there(int fd, unsigned long which)
-{
-	int bytes = 0;
-
-	os_syscall(SYS_ioctl, fd, (long)which, (long)&bytes, 0, 0, 0);
-	return bytes;
-}
-
 /*
  * The borrower has asked for nothing for a while, and has read all replies.  Not the last channel
  * of the socket: it keeps the owner's copy of the stand-in, which shows readiness to those that
@@ -109,8 +97,8 @@ static bool owner_channel_is_idle(const struct rds_owner_channel *h, uint64_t no
 	const uint64_t most = rds_patience_ns(RDS_PATIENCE_BORROWER_IDLE);
 	int fd = atomic_load(&h->fd);
 
-	return !h->call && now - h->used >= most && h->owner->holders->next && !socket_bytes_there(fd, SIOCOUTQ) &&
-	       !socket_bytes_there(fd, SIOCINQ);
+	return !h->call && now - h->used >= most && h->owner->holders->next && !os_bytes_there(fd, SIOCOUTQ) &&
+	       !os_bytes_there(fd, SIOCINQ);
 }
 
 static struct rds_owner_channel *owner_channel_longest_idle(uint64_t now)
@@ -176,7 +164,7 @@ static struct rds_owner_channel *owner_channel_find_dead(bool *wait)
 	*wait = false;
 	while ((c = rds_owner_next(c)))
 		for (h = c->holders; h; h = h->next) {
-			if (!h->unread || !h->pid || !socket_bytes_there(atomic_load(&h->fd), SIOCOUTQ))
+			if (!h->unread || !h->pid || !os_bytes_there(atomic_load(&h->fd), SIOCOUTQ))
 				continue;
 			if (process_has_ended(h->pid))
 				return h;
@@ -317,7 +305,7 @@ static void attach_accept(struct rds_sock *sk, const struct rds_share_attach *he
 
 bool rds_owner_call_waits(struct rds_sock *sk)
 {
-	return socket_bytes_there(rds_sock_pair_fd(sk), SIOCINQ) >= (int)sizeof(struct rds_share_attach);
+	return os_bytes_there(rds_sock_pair_fd(sk), SIOCINQ) >= (int)sizeof(struct rds_share_attach);
 }
 
 /* Input that is no attach request, with the descriptors that came with it. */
@@ -398,7 +386,7 @@ void rds_owner_pair_readable(struct rds_sock *sk)
 	ssize_t n;
 
 	/* The filler makes an event, too.  It is a few bytes, and must stay there. */
-	if (atomic_load(&sk->hidden_out) && socket_bytes_there(pair, SIOCINQ) < (int)RDS_SHARE_QUIET)
+	if (atomic_load(&sk->hidden_out) && os_bytes_there(pair, SIOCINQ) < (int)RDS_SHARE_QUIET)
 		return;
 	/*
 	 * A borrower that attaches and ends at once may have had the last descriptor: then the

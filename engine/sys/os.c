@@ -21,7 +21,6 @@
 
 _Static_assert(sizeof(long) == 8, "struct stat and off_t are passed as the 64-bit kernel has them");
 
-#define KERNEL_SIGSET 8 /* bytes of a signal mask in the kernel */
 #define FALLOCATE_PIECE (256 << 10)
 
 long os_syscall(long nr, long a, long b, long c, long d, long e, long f)
@@ -397,7 +396,7 @@ int os_poll(struct pollfd *fds, nfds_t n, int timeout_ms)
 {
 	struct timespec ts = { timeout_ms / 1000, timeout_ms % 1000 * 1000000L };
 
-	return (int)sys5(SYS_ppoll, fds, n, timeout_ms < 0 ? NULL : &ts, 0, KERNEL_SIGSET);
+	return (int)sys5(SYS_ppoll, fds, n, timeout_ms < 0 ? NULL : &ts, 0, OS_KERNEL_SIGSET);
 }
 
 int os_pipe(int fds[2], int flags)
@@ -434,7 +433,7 @@ int os_epoll_ctl(int ep, int op, int fd, struct epoll_event *ev)
 
 int os_epoll_wait(int ep, struct epoll_event *evs, int n, int timeout_ms)
 {
-	return (int)sys6(SYS_epoll_pwait, ep, evs, n, timeout_ms, 0, KERNEL_SIGSET);
+	return (int)sys6(SYS_epoll_pwait, ep, evs, n, timeout_ms, 0, OS_KERNEL_SIGSET);
 }
 
 /* Returns what libc would return: -1 and errno. */
@@ -456,7 +455,7 @@ static int raw_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *ts, co
 	/* the kernel writes the remaining time back */
 	struct timespec left = ts ? *ts : (struct timespec){0};
 
-	return (int)libc_return(sys5(SYS_ppoll, fds, n, ts ? &left : NULL, mask, KERNEL_SIGSET));
+	return (int)libc_return(sys5(SYS_ppoll, fds, n, ts ? &left : NULL, mask, OS_KERNEL_SIGSET));
 }
 
 struct rds_os_sleep rds_os_sleep = { .read = raw_read, .ppoll = raw_ppoll };

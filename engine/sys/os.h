@@ -25,6 +25,11 @@
 #include <sys/uio.h>
 #include <time.h>
 
+#define OS_KERNEL_SIGSET 8 /* bytes of a signal mask in the kernel */
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+
 struct rds_os_sleep {
 	ssize_t (*read)(int fd, void *buf, size_t len);
 	int (*ppoll)(struct pollfd *fds, nfds_t n, const struct timespec *ts, const sigset_t *mask);
@@ -192,6 +197,14 @@ static inline int64_t os_wall_seconds(void)
 
 	clock_gettime(CLOCK_REALTIME_COARSE, &ts);
 	return (int64_t)ts.tv_sec;
+}
+/* SIOCINQ: bytes that can be read; SIOCOUTQ: bytes that the peer has not read.  0 if unknown. */
+static inline int os_bytes_there(int fd, unsigned long which)
+{
+	int bytes = 0;
+
+	os_syscall(SYS_ioctl, fd, (long)which, (long)&bytes, 0, 0, 0);
+	return bytes;
 }
 void os_random(void *buf, size_t len);
 

@@ -16,7 +16,6 @@
 
 #include "engine/sys/os.h"
 
-#define KERNEL_SIGSET 8
 #define NSIGNALS 64
 #define SIGNAL_BIT(sig) (UINT64_C(1) << ((sig)-1))
 /* 32 and 33: thread cancellation, set*id(). */
@@ -28,7 +27,7 @@ static uint64_t sigmask_change(int how, uint64_t set)
 {
 	uint64_t old = 0;
 
-	os_syscall(SYS_rt_sigprocmask, how, (long)&set, (long)&old, KERNEL_SIGSET, 0, 0);
+	os_syscall(SYS_rt_sigprocmask, how, (long)&set, (long)&old, OS_KERNEL_SIGSET, 0, 0);
 	return old;
 }
 
@@ -51,7 +50,7 @@ static bool signal_interrupts(int sig, bool any)
 		unsigned long handler, flags, rest[6];
 	} sa;
 
-	return os_syscall(SYS_rt_sigaction, sig, 0, (long)&sa, KERNEL_SIGSET, 0, 0) == 0 &&
+	return os_syscall(SYS_rt_sigaction, sig, 0, (long)&sa, OS_KERNEL_SIGSET, 0, 0) == 0 &&
 	       sa.handler > (unsigned long)SIG_IGN && (any || !(sa.flags & SA_RESTART));
 }
 
@@ -59,7 +58,7 @@ static uint64_t signals_held_back(const struct os_signals *s)
 {
 	uint64_t pending = 0;
 
-	os_syscall(SYS_rt_sigpending, (long)&pending, KERNEL_SIGSET, 0, 0, 0, 0);
+	os_syscall(SYS_rt_sigpending, (long)&pending, OS_KERNEL_SIGSET, 0, 0, 0, 0);
 	return pending & ~s->old;
 }
 
@@ -94,7 +93,7 @@ int os_signals_fd(const struct os_signals *s)
 {
 	uint64_t set = ~s->old & ~NOT_HELD;
 
-	return (int)os_syscall(SYS_signalfd4, -1, (long)&set, KERNEL_SIGSET, O_CLOEXEC | O_NONBLOCK, 0, 0);
+	return (int)os_syscall(SYS_signalfd4, -1, (long)&set, OS_KERNEL_SIGSET, O_CLOEXEC | O_NONBLOCK, 0, 0);
 }
 
 /* ---- a write that raises no signal ---- */
@@ -110,7 +109,7 @@ static void sigquiet_hold(struct os_sigpipe *s, uint64_t set)
 	s->pending = 0;
 	/* The program itself blocks it: a signal that was pending before belongs to the program. */
 	if (s->old & set)
-		os_syscall(SYS_rt_sigpending, (long)&s->pending, KERNEL_SIGSET, 0, 0, 0, 0);
+		os_syscall(SYS_rt_sigpending, (long)&s->pending, OS_KERNEL_SIGSET, 0, 0, 0, 0);
 }
 
 static void sigquiet_release(const struct os_sigpipe *s, uint64_t set, uint64_t raised)
@@ -118,7 +117,7 @@ static void sigquiet_release(const struct os_sigpipe *s, uint64_t set, uint64_t 
 	const struct timespec now = {0};
 
 	if (raised && !(s->pending & raised))
-		os_syscall(SYS_rt_sigtimedwait, (long)&raised, 0, (long)&now, KERNEL_SIGSET, 0, 0);
+		os_syscall(SYS_rt_sigtimedwait, (long)&raised, 0, (long)&now, OS_KERNEL_SIGSET, 0, 0);
 	if (set & ~s->old)
 		sigmask_set(s->old);
 }

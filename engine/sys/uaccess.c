@@ -34,7 +34,6 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-#define KERNEL_SIGSET 8
 #define UPAGE ((uintptr_t)1 << RDS_UPAGE_SHIFT)
 #define POPULATE_FROM 3 /* in pages; for fewer, one futex call for each is cheaper */
 
@@ -98,8 +97,8 @@ static void stack_find_bounds(void)
 static bool page_readable(uintptr_t at)
 {
 	if (!at)
-		at += KERNEL_SIGSET; /* the call takes NULL for "no mask" and reads nothing */
-	return os_syscall(SYS_rt_sigprocmask, -1, (long)at, 0, KERNEL_SIGSET, 0, 0) != -EFAULT;
+		at += OS_KERNEL_SIGSET; /* the call takes NULL for "no mask" and reads nothing */
+	return os_syscall(SYS_rt_sigprocmask, -1, (long)at, 0, OS_KERNEL_SIGSET, 0, 0) != -EFAULT;
 }
 
 static bool page_writable(uintptr_t at)
@@ -132,9 +131,9 @@ static bool page_fillable(uintptr_t page, uintptr_t at, uintptr_t end)
 	if (at < from)
 		at = from;
 	/* 0: the call would store nothing */
-	if (end - at < KERNEL_SIGSET || at + KERNEL_SIGSET > from + UPAGE || !at)
+	if (end - at < OS_KERNEL_SIGSET || at + OS_KERNEL_SIGSET > from + UPAGE || !at)
 		return page_writable(from);
-	return os_syscall(SYS_rt_sigprocmask, SIG_BLOCK, 0, (long)at, KERNEL_SIGSET, 0, 0) != -EFAULT;
+	return os_syscall(SYS_rt_sigprocmask, SIG_BLOCK, 0, (long)at, OS_KERNEL_SIGSET, 0, 0) != -EFAULT;
 }
 
 static bool pages_are_usable(uintptr_t first, uintptr_t last, int how)

@@ -122,7 +122,6 @@ static void sleep_init(void)
 #define FRAME_MAX (64u << 10)
 #define DIRECTION 0x400 /* the direction flag, which a function may expect to be clear */
 #define ARCH_SHSTK_STATUS 0x5005
-#define KERNEL_SIGSET 8u /* bytes of the mask that the kernel has in an ucontext_t */
 
 struct piece {
 	char *low, *copy;
@@ -257,7 +256,7 @@ struct kernel_sigaction {
 
 static bool signal_has_handler(int sig, struct kernel_sigaction *a)
 {
-	return os_syscall(SYS_rt_sigaction, sig, 0, (long)a, KERNEL_SIGSET, 0, 0) == 0 && a->handler != SIG_DFL &&
+	return os_syscall(SYS_rt_sigaction, sig, 0, (long)a, OS_KERNEL_SIGSET, 0, 0) == 0 && a->handler != SIG_DFL &&
 	       a->handler != SIG_IGN;
 }
 
@@ -306,7 +305,7 @@ static uint64_t signal_all_but_faults(void)
 
 static void signal_mask_swap(const uint64_t *mask, uint64_t *before)
 {
-	os_syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)mask, (long)before, KERNEL_SIGSET, 0, 0);
+	os_syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)mask, (long)before, OS_KERNEL_SIGSET, 0, 0);
 }
 
 /* ---- pieces of the stack ---- */
@@ -358,7 +357,7 @@ static void reentry_on_scratch(struct reentry *r, ucontext_t *from, void (*fn)(u
 
 static void frame_mask_set(const struct reentry *r, const uint64_t *mask)
 {
-	memcpy(&r->frame->uc_sigmask, mask, KERNEL_SIGSET);
+	memcpy(&r->frame->uc_sigmask, mask, OS_KERNEL_SIGSET);
 }
 
 static _Noreturn void frame_return(const ucontext_t *frame)
@@ -489,7 +488,7 @@ static struct reentry *reentry_new(const struct search *s)
 	r->failed = false;
 	r->frame = s->frame;
 	r->end = context_stack(s->frame) - RED_ZONE;
-	memcpy(&r->before, &s->frame->uc_sigmask, KERNEL_SIGSET);
+	memcpy(&r->before, &s->frame->uc_sigmask, OS_KERNEL_SIGSET);
 	r->deaf = signal_all_but_faults();
 	r->shared = frame_on_call_stack(s->frame);
 	r->low = s->frame_run ? s->frame_run - RED_ZONE : NULL;
