@@ -122,7 +122,7 @@ static void collect_conn(struct rds_conn *conn, void *arg)
 				collect_message(conn, &q->u, c);
 	} else {
 		for (unsigned i = 0; i < conn->count; i++) {
-			const struct rds_queue_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
+			const struct rds_queue_unacked *u = rds_queue_unacked_at(conn, i);
 
 			if (u->sk) /* NULL: cancelled */
 				collect_message(conn, u, c);

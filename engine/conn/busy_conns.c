@@ -126,7 +126,7 @@ void rds_queue_rearm(struct rds_conn *conn)
 	if (!conn->ep)
 		return;
 	for (i = 0; i < conn->count; i++) {
-		const struct rds_queue_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
+		const struct rds_queue_unacked *u = rds_queue_unacked_at(conn, i);
 		struct rds_sock *sk = u->sk;
 
 		if (unlikely(u->report & RDS_REPORT_END)) {

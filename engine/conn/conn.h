@@ -508,13 +508,18 @@ static inline int rds_queue_unacked_room(struct rds_conn *conn)
 	return (conn->t->ops->caps & RDS_TCAP_DIRECT) || likely(conn->count < conn->cap) ? 0
 											 : rds_queue_unacked_more(conn);
 }
+/* Counted from the oldest message. */
+static inline struct rds_queue_unacked *rds_queue_unacked_at(const struct rds_conn *conn, unsigned i)
+{
+	return &conn->unacked[(conn->head + i) & (conn->cap - 1)];
+}
 /*
  * There is room: fill in the next entry, then call rds_queue_unacked_pushed(), which may handle
  * acknowledgements at once, of this message, too.
  */
 static inline struct rds_queue_unacked *rds_queue_unacked_next(struct rds_conn *conn)
 {
-	return &conn->unacked[(conn->head + conn->count) & (conn->cap - 1)];
+	return rds_queue_unacked_at(conn, conn->count);
 }
 void rds_queue_unacked_pushed(struct rds_conn *conn);
 static inline void rds_queue_unacked_push(struct rds_conn *conn, const struct rds_queue_unacked *u)

@@ -21,18 +21,13 @@ static bool unacked_is_to_port(const struct rds_queue_unacked *u, uint16_t port,
 	       u->seq >= from;
 }
 
-static struct rds_queue_unacked *queue_nth_unacked(const struct rds_conn *conn, unsigned i)
-{
-	return &conn->unacked[(conn->head + i) & (conn->cap - 1)];
-}
-
 bool rds_queue_has_port(const struct rds_conn *conn, uint16_t port)
 {
 	const struct rds_queue_item *q;
 	unsigned i;
 
 	for (i = 0; i < conn->count; i++)
-		if (unacked_is_to_port(queue_nth_unacked(conn, i), port, 0))
+		if (unacked_is_to_port(rds_queue_unacked_at(conn, i), port, 0))
 			return true;
 	for (q = conn->queue; q; q = q->next)
 		if (unacked_is_to_port(&q->u, port, 0))
@@ -104,9 +99,9 @@ bool rds_queue_take_port(struct rds_conn *conn, uint16_t port, uint64_t from, st
 
 	*list = NULL;
 	for (i = 0; i < conn->count; i++) {
-		if (!unacked_is_to_port(queue_nth_unacked(conn, i), port, from))
+		if (!unacked_is_to_port(rds_queue_unacked_at(conn, i), port, from))
 			continue;
-		q = rds_queue_item_copy(conn, ep, queue_nth_unacked(conn, i));
+		q = rds_queue_item_copy(conn, ep, rds_queue_unacked_at(conn, i));
 		if (!q) {
 			while ((q = *list)) {
 				*list = q->next;
@@ -119,7 +114,7 @@ bool rds_queue_take_port(struct rds_conn *conn, uint16_t port, uint64_t from, st
 		tail = &q->next;
 	}
 	for (i = 0; i < conn->count; i++) {
-		struct rds_queue_unacked *u = queue_nth_unacked(conn, i);
+		struct rds_queue_unacked *u = rds_queue_unacked_at(conn, i);
 
 		if (!unacked_is_to_port(u, port, from))
 			continue;
@@ -138,7 +133,7 @@ unsigned rds_queue_count_redirects(const struct rds_conn *conn)
 	unsigned i, n = 0;
 
 	for (i = 0; i < conn->count; i++)
-		n += (queue_nth_unacked(conn, i)->flags & RDS_FLAG_REDIRECT) != 0;
+		n += (rds_queue_unacked_at(conn, i)->flags & RDS_FLAG_REDIRECT) != 0;
 	for (q = conn->queue; q; q = q->next)
 		n += (q->hdr.flags & RDS_FLAG_REDIRECT) != 0;
 	return n;
@@ -150,7 +145,7 @@ void rds_queue_done_port(struct rds_conn *conn, uint16_t port, uint64_t before)
 	unsigned i;
 
 	for (i = 0; i < conn->count; i++) {
-		struct rds_queue_unacked *u = queue_nth_unacked(conn, i);
+		struct rds_queue_unacked *u = rds_queue_unacked_at(conn, i);
 
 		if (u->seq >= before || !unacked_is_to_port(u, port, 0))
 			continue;

@@ -36,7 +36,7 @@ static int unacked_grow(struct rds_conn *conn)
 	if (!a)
 		return -ENOMEM;
 	for (i = 0; i < conn->count; i++)
-		a[i] = conn->unacked[(conn->head + i) & (conn->cap - 1)];
+		a[i] = *rds_queue_unacked_at(conn, i);
 	free(conn->unacked);
 	conn->unacked = a;
 	conn->cap = cap;
@@ -349,7 +349,7 @@ struct rds_queue_item *rds_queue_item_copy(struct rds_conn *conn, struct rds_ep 
 bool rds_queue_requeue(struct rds_conn *conn, struct rds_ep *ep)
 {
 	for (; conn->count; conn->count--) {
-		struct rds_queue_unacked *u = &conn->unacked[(conn->head + conn->count - 1) & (conn->cap - 1)];
+		struct rds_queue_unacked *u = rds_queue_unacked_at(conn, conn->count - 1);
 		struct rds_queue_item *q;
 
 		if (u->cancelled) /* the peer accepts gaps in sequence numbers */
@@ -458,7 +458,7 @@ void rds_queue_cancel(struct rds_conn *conn, struct rds_sock *sk, const struct r
 	rds_conn_client.ops_cancel(conn, sk, dst->port);
 	rx_unlock();
 	for (i = 0; i < conn->count; i++) {
-		struct rds_queue_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
+		struct rds_queue_unacked *u = rds_queue_unacked_at(conn, i);
 
 		if (u->sk == sk && u->dport == dst->port) {
 			rds_unacked_report_end(u, RDS_RDMA_CANCELED);

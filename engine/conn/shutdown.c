@@ -98,7 +98,7 @@ static bool conn_next_left(const struct rds_conn *conn, uint16_t *port)
 	unsigned i;
 
 	for (i = 0; i < conn->count; i++) {
-		const struct rds_queue_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
+		const struct rds_queue_unacked *u = rds_queue_unacked_at(conn, i);
 
 		*port = u->dport;
 		if (unacked_can_reroute(u) && port_asked_left(conn, *port))
@@ -120,7 +120,7 @@ unsigned rds_conn_count_rerouted(const struct rds_conn *conn)
 	bool left = false;
 
 	for (i = 0; i < conn->count; i++) {
-		const struct rds_queue_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
+		const struct rds_queue_unacked *u = rds_queue_unacked_at(conn, i);
 
 		if (u->dport != last) {
 			last = u->dport;
@@ -169,7 +169,7 @@ static struct rds_queue_item *conn_take_left(struct rds_conn *conn)
 	ports_unmark(all);
 	ports_unmark(conn->queue);
 	for (i = 0; i < conn->count; i++)
-		rds_port_set_del(&ports_asked, conn->unacked[(conn->head + i) & (conn->cap - 1)].dport);
+		rds_port_set_del(&ports_asked, rds_queue_unacked_at(conn, i)->dport);
 	return all;
 }
 

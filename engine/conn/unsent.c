@@ -91,8 +91,7 @@ int rds_conn_unsent_now(void)
 			/* a transport with SURVIVES has none */
 			n += (int)atomic_load(&conn->device_writes);
 			if ((conn->t->ops->caps & RDS_TCAP_REMOTE) && conn->ep && conn->count)
-				n += conn->t->ops->acked(conn->ep) <
-				     conn->unacked[(conn->head + conn->count - 1) & (conn->cap - 1)].seq;
+				n += conn->t->ops->acked(conn->ep) < rds_queue_unacked_at(conn, conn->count - 1)->seq;
 		}
 		rds_unlock(&conn->tx);
 	}

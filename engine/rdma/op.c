@@ -369,7 +369,7 @@ void rds_ops_judge(struct rds_conn *conn)
 	for (op = conn->ops; op; op = op->next)
 		waits = op->message < waits ? op->message : waits;
 	for (i = 0; i < conn->count; i++) {
-		struct rds_queue_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
+		struct rds_queue_unacked *u = rds_queue_unacked_at(conn, i);
 		uint64_t message = unacked_message_id(u);
 
 		if (message)

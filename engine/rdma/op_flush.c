@@ -19,7 +19,7 @@ bool rds_op_abort_needed(const struct rds_conn *conn)
 	unsigned i;
 
 	for (i = 0; i < conn->count; i++) {
-		const struct rds_queue_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
+		const struct rds_queue_unacked *u = rds_queue_unacked_at(conn, i);
 
 		if (u->sk && !u->cancelled && atomic_load(&u->sk->had_async_sends) &&
 		    (u->once || (u->report & RDS_REPORT_END)))
@@ -34,7 +34,7 @@ void rds_op_abort_mark(struct rds_conn *conn)
 	unsigned i;
 
 	for (i = 0; i < conn->count; i++) {
-		const struct rds_queue_unacked *u = &conn->unacked[(conn->head + i) & (conn->cap - 1)];
+		const struct rds_queue_unacked *u = rds_queue_unacked_at(conn, i);
 
 		if (u->report & RDS_REPORT_END)
 			rds_op_async_abort(u->async);
