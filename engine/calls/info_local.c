@@ -118,7 +118,7 @@ static void collect_conn(struct rds_conn *conn, void *arg)
 	} else if (c->kind == RDS_INFO_SENDING) {
 		/* a piece of an operation is no message */
 		for (struct rds_queue_item *q = conn->queue; q; q = q->next)
-			if (!(q->hdr.flags & RDS_FLAG_OP))
+			if (!rds_queue_item_is_piece(q))
 				collect_message(conn, &q->u, c);
 	} else {
 		for (unsigned i = 0; i < conn->count; i++) {

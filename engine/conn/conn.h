@@ -98,6 +98,11 @@ struct rds_queue_item {
 	uint64_t op_at;
 	unsigned char data[];
 };
+/* A piece of an operation or an answer, and no message of a program. */
+static inline bool rds_queue_item_is_piece(const struct rds_queue_item *q)
+{
+	return q->hdr.flags & RDS_FLAG_OP;
+}
 
 /*
  * A peer that keeps to READ_AHEAD (rdma/op_send.c) never reaches this.  Another one must not use up

@@ -67,7 +67,7 @@ static bool item_is_unsent(const struct rds_queue_item *q, const struct queue_wa
 
 static bool item_is_handoff(const struct rds_queue_item *q, const struct queue_wanted *w)
 {
-	return item_is_unsent(q, w) && q->u.sk == w->sk && !q->u.cancelled && !q->op && !(q->hdr.flags & RDS_FLAG_OP);
+	return item_is_unsent(q, w) && q->u.sk == w->sk && !q->u.cancelled && !q->op && !rds_queue_item_is_piece(q);
 }
 
 /* Moves the selected messages to *tail; returns the new tail. */

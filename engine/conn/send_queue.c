@@ -250,7 +250,7 @@ static struct rds_queue_item *queue_next(struct rds_conn *conn)
 /* 0: sent; 1: its operation has failed; -errno: not now */
 static int queue_give(struct rds_conn *conn, struct rds_queue_item *q)
 {
-	bool piece = q->op && (q->hdr.flags & RDS_FLAG_OP);
+	bool piece = q->op && rds_queue_item_is_piece(q);
 	bool began = false;
 	struct rds_wire_hdr wire;
 	struct iovec iov;
@@ -389,7 +389,7 @@ void rds_queue_purge(struct rds_conn *conn, bool answers)
 
 	while ((q = *p)) {
 		if (!rds_unacked_aborted(&q->u) && /* else it ends in its turn (rdma/op_flush.c) */
-		    (q->op ? !rds_conn_client.item_wanted(q) : answers && (q->hdr.flags & RDS_FLAG_OP))) {
+		    (q->op ? !rds_conn_client.item_wanted(q) : answers && rds_queue_item_is_piece(q))) {
 			if (q->refuses)
 				conn->refusal_sent = conn->next_tx;
 			rds_queue_drop_at(conn, p);

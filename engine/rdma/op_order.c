@@ -39,11 +39,6 @@ static void queue_renumber_from(struct rds_conn *conn, struct rds_queue_item *q)
 
 /* ---- items that change connections ---- */
 
-static bool queued_holds_piece(const struct rds_queue_item *q)
-{
-	return q->hdr.flags & RDS_FLAG_OP;
-}
-
 static struct rds_sock *queued_sock(const struct rds_queue_item *q)
 {
 	return q->op ? q->op->sk : q->u.sk;
@@ -51,7 +46,7 @@ static struct rds_sock *queued_sock(const struct rds_queue_item *q)
 
 static bool queued_blocked_of(const struct rds_queue_item *q, const struct rds_sock *sk)
 {
-	return q->op && !queued_holds_piece(q) && q->op->sk == sk && rds_op_barrier_blocked(q->op);
+	return q->op && !rds_queue_item_is_piece(q) && q->op->sk == sk && rds_op_barrier_blocked(q->op);
 }
 
 /*
@@ -85,7 +80,7 @@ static void order_mark_overtaken(const struct rds_queue_item *q, const struct rd
 	struct rds_op *op;
 
 	for (; q != upto; q = q->next)
-		for (op = queued_holds_piece(q) ? NULL : q->op; op; op = op->message_next)
+		for (op = rds_queue_item_is_piece(q) ? NULL : q->op; op; op = op->message_next)
 			op->overtaken |= op->started;
 }
 
@@ -102,7 +97,7 @@ void rds_op_order_piece_sending(struct rds_conn *conn, const struct rds_queue_it
 static struct rds_op *order_first_op(const struct rds_conn *conn, const struct rds_queue_item *from)
 {
 	for (; from; from = from->next)
-		if (queued_holds_piece(from) && from->op && from->op->conn == conn)
+		if (rds_queue_item_is_piece(from) && from->op && from->op->conn == conn)
 			return from->op;
 	return NULL;
 }
@@ -113,9 +108,9 @@ void rds_op_order_insert(struct rds_conn *to, struct rds_queue_item *q)
 
 	rx_lock();
 	before = order_find_place(to, q);
-	if (q->op && queued_holds_piece(q) && !q->op->done && q->op->conn != to)
+	if (q->op && rds_queue_item_is_piece(q) && !q->op->done && q->op->conn != to)
 		rds_op_relist(to, q->op, before ? order_first_op(to, *before) : NULL);
-	if (before && q->op && queued_holds_piece(q)) {
+	if (before && q->op && rds_queue_item_is_piece(q)) {
 		order_mark_overtaken(*before, NULL);
 		to->pulled = true;
 	}
@@ -142,7 +137,7 @@ static bool queued_keeps_seq(const struct rds_queue_item *q)
 {
 	const struct rds_op *op;
 
-	for (op = queued_holds_piece(q) ? NULL : q->op; op; op = op->message_next)
+	for (op = rds_queue_item_is_piece(q) ? NULL : q->op; op; op = op->message_next)
 		if (op->by_device)
 			return true;
 	return q->was_sent || (q->hdr.flags & RDS_FLAG_REDIRECT);
@@ -183,7 +178,7 @@ static void queue_pull_first(struct rds_conn *conn, struct rds_queue_item **link
 		i->hdr.seq = i->u.seq = i->next->u.seq;
 	q->hdr.seq = q->u.seq = seq;
 	rx_lock();
-	if (q->op && queued_holds_piece(q)) {
+	if (q->op && rds_queue_item_is_piece(q)) {
 		order_mark_overtaken(head, q);
 		conn->pulled = true;
 		next = order_first_op(conn, head);
@@ -221,7 +216,7 @@ static bool order_may_pass(struct rds_conn *conn, struct rds_queue_item *q, stru
 bool rds_op_order_pass(struct rds_conn *conn)
 {
 	struct rds_queue_item *head = conn->queue, **link;
-	bool held = !queued_holds_piece(head), answers = atomic_load(&conn->answer_bytes);
+	bool held = !rds_queue_item_is_piece(head), answers = atomic_load(&conn->answer_bytes);
 	struct rds_sock *waits[STREAMS] = {queued_sock(head)};
 	unsigned n = 1;
 
@@ -239,7 +234,7 @@ bool rds_op_order_head_ordered(const struct rds_conn *conn)
 {
 	const struct rds_queue_item *q = conn->queue;
 
-	return q && q->op && q->op->has_id && !queued_holds_piece(q);
+	return q && q->op && q->op->has_id && !rds_queue_item_is_piece(q);
 }
 
 /* ---- answers ---- */

@@ -25,11 +25,6 @@
 
 /* ---- pieces ---- */
 
-static bool queued_is_piece(const struct rds_queue_item *q)
-{
-	return q->hdr.flags & RDS_FLAG_OP;
-}
-
 static void piece_encode_header(const struct rds_op *op, enum rds_wire_op_kind kind, uint64_t at, size_t len,
 				unsigned char to[RDS_OP_HDR])
 {
@@ -384,7 +379,7 @@ void rds_op_detach_queued(struct rds_queue_item *q)
 	struct rds_op *op = q->op;
 
 	q->op = NULL;
-	if (!queued_is_piece(q)) {
+	if (!rds_queue_item_is_piece(q)) {
 		rds_ops_put(op);
 		return;
 	}
@@ -399,7 +394,7 @@ bool rds_op_wanted(const struct rds_queue_item *q)
 	bool wanted = true;
 
 	rx_lock();
-	for (op = q->op; op; op = queued_is_piece(q) ? NULL : op->message_next)
+	for (op = q->op; op; op = rds_queue_item_is_piece(q) ? NULL : op->message_next)
 		wanted &= op->status == RDS_RDMA_SUCCESS;
 	rx_unlock();
 	return wanted;
@@ -410,7 +405,7 @@ bool rds_op_may_send(struct rds_conn *conn, const struct rds_queue_item *q)
 	bool may;
 
 	rx_lock();
-	if (queued_is_piece(q)) {
+	if (rds_queue_item_is_piece(q)) {
 		may = op_may_start(conn, q->op);
 	} else {
 		may = !rds_op_barrier_blocked(q->op);

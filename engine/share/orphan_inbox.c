@@ -224,7 +224,7 @@ static struct rds_queue_item *queued_next_for(struct rds_queue_item *q, uint16_t
 {
 	while (q && q->u.dport != port)
 		q = q->next;
-	return q && !q->op && !(q->hdr.flags & RDS_FLAG_OP) ? q : NULL;
+	return q && !q->op && !rds_queue_item_is_piece(q) ? q : NULL;
 }
 
 /*
