@@ -175,38 +175,6 @@ void rds_borrower_attach(int fd)
 
 /* ---- a call ---- */
 
-/* The whole message in a sealed file: no process can change it any more. */
-static int request_make_memfd(const struct borrower_call *c)
-{
-	int fd = os_memfd("rds message", MFD_CLOEXEC | MFD_ALLOW_SEALING), err = 0;
-	off_t off = 0;
-	unsigned i;
-
-	for (i = 0; fd >= 0 && !err && i < c->n_data; i++) {
-		size_t done = 0;
-
-		while (!err && done < c->data[i].iov_len) {
-			ssize_t n =
-				os_pwrite(fd, (const char *)c->data[i].iov_base + done, c->data[i].iov_len - done, off);
-
-			err = n < 0 ? (int)n : n ? 0 : -EIO;
-			if (n > 0) {
-				done += (size_t)n;
-				off += n;
-			}
-		}
-	}
-	if (fd < 0)
-		return fd;
-	if (!err)
-		err = os_fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
-	if (err < 0) {
-		os_close(fd);
-		return err;
-	}
-	return fd;
-}
-
 static size_t request_fill_packet(struct borrower_channel *s, const struct borrower_call *c)
 {
 	char *to = s->packet + sizeof(c->q);
@@ -234,7 +202,7 @@ static int channel_send_request(struct borrower_channel *s, struct borrower_call
 	c->q.magic = RDS_SHARE_MAGIC;
 	c->q.seq = ++s->seq;
 	if (c->q.big) {
-		memfd = request_make_memfd(c);
+		memfd = os_memfd_sealed(c->data, c->n_data);
 		if (memfd < 0)
 			return memfd;
 	}

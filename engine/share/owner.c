@@ -20,7 +20,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 
 #include "engine/share/memory_grant.h"
@@ -31,25 +30,6 @@ static struct rds_owner *owned_sockets; /* all shared sockets that have borrower
 static char *packet; /* the packet being read: one helper reads one at a time */
 
 /* ---- replies ---- */
-
-static int reply_make_memfd(const char *data, uint32_t len)
-{
-	int fd = os_memfd("rds message", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	ssize_t n;
-	uint32_t off;
-
-	if (fd < 0)
-		return fd;
-	for (off = 0; off < len; off += (uint32_t)n) {
-		n = os_pwrite(fd, data + off, len - off, off);
-		if (n <= 0) {
-			os_close(fd);
-			return n ? (int)n : -EIO;
-		}
-	}
-	os_fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_WRITE);
-	return fd;
-}
 
 static int owner_channel_send(struct rds_owner_channel *h, struct iovec *iov, unsigned n, int memfd)
 {
@@ -109,7 +89,7 @@ int rds_owner_send_reply(struct rds_owner_channel *h, uint32_t seq, struct rds_o
 	r->a.seq = seq;
 	r->a.has_message = r->taken != NULL;
 	if (r->a.data_len > RDS_SHARE_INLINE) {
-		memfd = reply_make_memfd(r->data, r->a.data_len);
+		memfd = os_memfd_sealed(&(struct iovec){.iov_base = r->data, .iov_len = r->a.data_len}, 1);
 		if (memfd < 0)
 			return memfd;
 		r->a.big = r->a.data_len;

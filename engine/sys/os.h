@@ -355,6 +355,8 @@ int os_wake_pipe(int fds[2], int flags);
  * least that long. -EPERM: a seal is missing; or -errno.
  */
 int64_t os_memfd_sealed_size(int fd, int seals);
+/* A file of these bytes, which no process can change any more.  -errno */
+int os_memfd_sealed(const struct iovec *iov, unsigned n);
 /* a file of at least so many bytes, whose bytes no process can change any more */
 bool os_memfd_is_sealed(int fd, uint64_t size);
 

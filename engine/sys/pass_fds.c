@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * pass_fds.c - packets with descriptors between processes, and whether a file that came so may be
- * mapped: its bytes must not change, nor end early.
+ * pass_fds.c - packets with descriptors between processes, and sealed files for bytes that do not fit
+ * a packet: how one is made, and whether one that has come may be mapped (its bytes must not change,
+ * nor end early).
  */
 #include "engine/sys/os.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/mman.h>
 
 int os_pass_send(int fd, const void *buf, size_t len, const int *fds, unsigned nfds, int flags)
 {
@@ -80,6 +82,28 @@ ssize_t os_pass_recv_few(int fd, void *buf, size_t len, int fds[OS_PASS_MAX], un
 ssize_t os_pass_recv(int fd, void *buf, size_t len, int fds[OS_PASS_MAX], unsigned *nfds, bool *lost, int flags)
 {
 	return os_pass_recv_few(fd, buf, len, fds, OS_PASS_MAX, nfds, lost, flags);
+}
+
+int os_memfd_sealed(const struct iovec *iov, unsigned n)
+{
+	int fd = os_memfd("rds message", MFD_CLOEXEC | MFD_ALLOW_SEALING), err = fd < 0 ? fd : 0;
+	size_t done;
+	off_t off = 0;
+	ssize_t got;
+
+	for (; n && !err; n--, iov++)
+		for (done = 0; done < iov->iov_len && !err; done += (size_t)got, off += got) {
+			got = os_pwrite(fd, (const char *)iov->iov_base + done, iov->iov_len - done, off);
+			if (got <= 0)
+				err = got ? (int)got : -EIO;
+		}
+	if (!err)
+		err = os_fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
+	if (!err)
+		return fd;
+	if (fd >= 0)
+		os_close(fd);
+	return err;
 }
 
 /* First the seals, then the size: in the other order the file could become shorter in between. */
