@@ -47,6 +47,9 @@ void rds_mr_deregister(struct rds_mr *mr);
 void rds_mr_adverts_drop(struct rds_conn *conn); /* the endpoint has ended; rx held */
 void rds_mr_device_forget(void);		 /* in a forked child */
 
+/* op_serve.c: what an atomic operation makes of a word that was `old`. */
+uint64_t rds_atomic_value(const struct rds_atomic_request *req, uint64_t old);
+
 /* ---- the initiator (op_device.c) ---- */
 
 /* 0: the device has the whole operation.  Otherwise it has nothing of it.  conn->tx held. */

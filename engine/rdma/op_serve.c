@@ -15,7 +15,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "engine/rdma/atomic.h"
 #include "engine/sys/uaccess.h"
 #include "engine/abi/user_copy.h"
 
@@ -229,7 +228,43 @@ static enum rds_rx_verdict serve_read(struct rds_conn *conn, struct rds_ep *ep, 
 	return RDS_RX_DONE;
 }
 
+/* A set bit of the mask is the highest bit of a field: no carry leaves the field. */
+static uint64_t atomic_add_fields(uint64_t a, uint64_t b, uint64_t ends)
+{
+	uint64_t low = ~ends, sum = (a & low) + (b & low);
+
+	/*
+	 * Below these highest bits a sum cannot overflow into the next field.  The highest bits
+	 * themselves are added without carry.
+	 */
+	return sum ^ ((a ^ b) & ends);
+}
+
+uint64_t rds_atomic_value(const struct rds_atomic_request *req, uint64_t old)
+{
+	if (!req->swap)
+		return atomic_add_fields(old, req->value, req->value_mask);
+	if ((old ^ req->compare) & req->compare_mask)
+		return old;
+	return (old & ~req->value_mask) | (req->value & req->value_mask);
+}
+
+static int atomic_run(struct rds_foreign_memory *m, const struct rds_atomic_request *req, uint64_t at, uint64_t *old)
+{
+	uint64_t now;
+	int err = rds_ucopy_from(m, old, at, sizeof(*old));
+
+	if (err)
+		return err;
+	now = rds_atomic_value(req, *old);
+	return rds_ucopy_to(m, at, &now, sizeof(now));
+}
+
 /*
+ * Compare and swap, fetch and add, with masks (rds-semantics 9.4), on every transport.  Atomics are
+ * atomic with respect to each other, as those of a device are (IBV_ATOMIC_HCA): all atomics of a
+ * process run under its receive lock.  The program's own instructions are not held off.
+ *
  * An address that is no multiple of eight fails: devices refuse it as well.  The sender's RDS never
  * checks it.
  */
@@ -248,7 +283,7 @@ static enum rds_rx_verdict serve_atomic(struct rds_conn *conn, const struct rds_
 	if (!q)
 		return RDS_RX_LATER;
 	mr = serve_find_region(h, sizeof(old), &at);
-	good = mr && !(at % sizeof(old)) && !rds_atomic_run(mr->memory, &req, at, &old);
+	good = mr && !(at % sizeof(old)) && !atomic_run(mr->memory, &req, at, &old);
 	serve_send_result(conn, q, rx, h, good ? RDS_RDMA_SUCCESS : RDS_RDMA_REMOTE_ERROR, old);
 	return RDS_RX_DONE;
 }

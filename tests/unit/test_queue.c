@@ -81,8 +81,7 @@ static uint64_t fake_acked(struct rds_ep *ep)
 	return acked;
 }
 
-static const struct rds_transport_ops ops = {
-					     .send = fake_send,
+static const struct rds_transport_ops ops = {.send = fake_send,
 					     .retained = fake_retained,
 					     .flush = fake_flush,
 					     .acked = fake_acked,

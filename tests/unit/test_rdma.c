@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * test_rdma.c - the parts of RDMA that need neither socket nor peer: pieces as bytes
- * (wire/op_header.c), the results of atomic operations (rdma/atomic.c).
+ * (wire/op_header.c), the results of atomic operations (rdma/op_serve.c).
  */
 #include <check.h>
 #include <errno.h>
 #include <string.h>
 
-#include "engine/rdma/atomic.h"
+#include "engine/rdma/op_device.h"
 #include "engine/transport/transport.h"
 #include "engine/wire/header.h"
 #include "engine/wire/op_header.h"
