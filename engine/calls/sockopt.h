@@ -25,10 +25,9 @@ int rds_call_conn_reset(const void *val);
 int rds_call_conn_reset6(const void *val);
 
 /*
- * SO_SNDBUF and SO_RCVBUF as the generic layer sets them: at most max, doubled, at least the
+ * SO_SNDBUF as the generic layer sets it: at most max, doubled, at least the
  * kernel's minimum.
  */
 int rds_call_set_sndbuf(struct rds_sock *sk, uint32_t val, uint64_t max);
-int rds_call_set_rcvbuf(struct rds_sock *sk, uint32_t val, uint64_t max);
 
 #endif

@@ -79,7 +79,7 @@ int rds_call_set_sndbuf(struct rds_sock *sk, uint32_t val, uint64_t max)
 	return ret;
 }
 
-int rds_call_set_rcvbuf(struct rds_sock *sk, uint32_t val, uint64_t max)
+static int rcvbuf_set(struct rds_sock *sk, uint32_t val, uint64_t max)
 {
 	return set_buf(sk, &sk->rcvbuf, val, max, MIN_RCVBUF);
 }
@@ -93,7 +93,7 @@ static int set_sndbuf(struct rds_sock *sk, int name, int val, const void *arg, i
 static int set_rcvbuf(struct rds_sock *sk, int name, int val, const void *arg, int len)
 {
 	(void)name, (void)arg, (void)len;
-	return rds_call_set_rcvbuf(sk, (uint32_t)val, (uint64_t)rds_options()->rmem_max);
+	return rcvbuf_set(sk, (uint32_t)val, (uint64_t)rds_options()->rmem_max);
 }
 
 static int get_bufs(struct rds_sock *sk, int name, union value *v, int len)
@@ -144,7 +144,7 @@ static int set_buf_force(struct rds_sock *sk, int name, int val, const void *arg
 		val = 0;
 	if (name == SO_SNDBUFFORCE)
 		return rds_call_set_sndbuf(sk, (uint32_t)val, UINT32_MAX);
-	return rds_call_set_rcvbuf(sk, (uint32_t)val, UINT32_MAX);
+	return rcvbuf_set(sk, (uint32_t)val, UINT32_MAX);
 }
 
 /* ---- timeouts ---- */

@@ -301,13 +301,9 @@ struct rds_conn {
 };
 
 /*
- * connection.c.  rds_conn_get(): find or make; control not held.  May return the successor of a
- * DEAD connection; NULL and *err.
- */
-struct rds_conn *rds_conn_get(enum rds_conn_kind kind, const struct rds_conn_id *id, int *err);
-/*
- * With control held, the last also with conn->tx.  rds_conn_start_locked(): true if conn->retry is
- * to be set to now.
+ * connection.c.  With control held, the last also with conn->tx.  rds_conn_get_locked(): find or
+ * make; may return the successor of a DEAD connection; NULL and *err.  rds_conn_start_locked():
+ * true if conn->retry is to be set to now.
  */
 struct rds_conn *rds_conn_find(enum rds_conn_kind kind, const struct rds_conn_id *id);
 struct rds_conn *rds_conn_get_locked(enum rds_conn_kind kind, const struct rds_conn_id *id, int *err);

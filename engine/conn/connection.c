@@ -257,16 +257,6 @@ struct rds_conn *rds_conn_get_locked(enum rds_conn_kind kind, const struct rds_c
 	return conn;
 }
 
-struct rds_conn *rds_conn_get(enum rds_conn_kind kind, const struct rds_conn_id *id, int *err)
-{
-	struct rds_conn *conn;
-
-	rds_lock(&rds_lock_control);
-	conn = rds_conn_get_locked(kind, id, err);
-	rds_unlock(&rds_lock_control);
-	return conn;
-}
-
 /* DOWN -> CONNECTING, control and tx held.  True: the helper has to start an attempt. */
 bool rds_conn_start_locked(struct rds_conn *conn)
 {

@@ -252,22 +252,3 @@ int rds_user_iov_readable(const struct iovec *iov, size_t n)
 			return -EFAULT;
 	return 0;
 }
-
-int rds_user_iov_writable_bytes(const struct iovec *iov, size_t n, size_t bytes)
-{
-	uint64_t stamp = n ? rds_user_stamp() : 0;
-
-	for (size_t i = 0; i < n && bytes; i++) {
-		size_t len = iov[i].iov_len < bytes ? iov[i].iov_len : bytes;
-
-		if (rds_user_writable_at(iov[i].iov_base, len, stamp))
-			return -EFAULT;
-		bytes -= len;
-	}
-	return 0;
-}
-
-int rds_user_iov_writable(const struct iovec *iov, size_t n)
-{
-	return rds_user_iov_writable_bytes(iov, n, SIZE_MAX);
-}

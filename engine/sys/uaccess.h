@@ -153,8 +153,5 @@ static inline int rds_user_writable(void *p, size_t len)
 
 /* Checks every element of a vector (the vector itself must already have been checked). */
 int rds_user_iov_readable(const struct iovec *iov, size_t n);
-int rds_user_iov_writable(const struct iovec *iov, size_t n);
-/* Checks only as much of the vector as `bytes` bytes will fill. */
-int rds_user_iov_writable_bytes(const struct iovec *iov, size_t n, size_t bytes);
 
 #endif

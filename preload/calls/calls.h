@@ -12,8 +12,6 @@ void calls_stdio_start(void);
  * (process.c).
  */
 void calls_process_share(void);
-/* The process ends, and calls neither exit handlers nor destructors. */
-void calls_process_exit_now(void);
 void calls_process_quick_exit(void);
 
 /* F_GETFL and F_SETFL of an RDS socket of any process, with libc's results (fd.c). */

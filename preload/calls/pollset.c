@@ -151,7 +151,8 @@ void pollset_end(void *pollset)
 	ps->heap = NULL;
 }
 
-short pollset_select_bits(short events, short revents)
+/* What select() reports of the bits that poll() reports, for the sets that the entry was in. */
+static short pollset_select_bits(short events, short revents)
 {
 	short bits = 0;
 

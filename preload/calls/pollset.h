@@ -87,9 +87,6 @@ int pollset_wait(struct pollset *ps, const struct deadline *d, const sigset_t *m
 /* Gives everything back. Also the clean-up handler of a cancelled wait (hence the type). */
 void pollset_end(void *pollset);
 
-/* What select() reports of the bits that poll() reports, for the sets that the entry was in. */
-short pollset_select_bits(short events, short revents);
-
 #define SELECT_IN (POLLIN | POLLRDNORM | POLLRDBAND)
 #define SELECT_OUT (POLLOUT | POLLWRNORM | POLLWRBAND)
 #define SELECT_EX POLLPRI

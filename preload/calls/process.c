@@ -151,7 +151,7 @@ static void __attribute__((destructor)) process_exit(void)
  * No exit handler runs here, and kernel RDS would have the messages by now: a child that sends and
  * leaves this way (Python's os._exit, shells) must not lose its last message.
  */
-void calls_process_exit_now(void)
+static void process_exit_now(void)
 {
 	if (rds_fds_on() && rds_fds_is_ours()) {
 		reentry_call_begin();
@@ -165,7 +165,7 @@ void calls_process_exit_now(void)
  */
 void calls_process_quick_exit(void)
 {
-	calls_process_exit_now();
+	process_exit_now();
 	reentry_call_end();
 }
 
@@ -208,14 +208,14 @@ int daemon(int nochdir, int noclose)
 
 void _exit(int status)
 {
-	calls_process_exit_now();
+	process_exit_now();
 	libc_real._exit(status);
 	__builtin_unreachable();
 }
 
 void _Exit(int status)
 {
-	calls_process_exit_now();
+	process_exit_now();
 	libc_real._Exit(status);
 	__builtin_unreachable();
 }

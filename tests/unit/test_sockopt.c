@@ -461,7 +461,9 @@ static struct rds_conn *peer_conn(const char *src, const char *dst, uint8_t tos)
 
 	ck_assert_int_eq(inet_pton(AF_INET6, src, &id.laddr), 1);
 	ck_assert_int_eq(inet_pton(AF_INET6, dst, &id.faddr), 1);
-	conn = rds_conn_get(RDS_CONN_PEER, &id, &err);
+	rds_lock(&rds_lock_control);
+	conn = rds_conn_get_locked(RDS_CONN_PEER, &id, &err);
+	rds_unlock(&rds_lock_control);
 	ck_assert_ptr_nonnull(conn);
 	conn->ep = (struct rds_ep *)conn; /* is only looked at for being there */
 	return conn;

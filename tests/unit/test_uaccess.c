@@ -503,14 +503,6 @@ START_TEST(vectors)
 	ck_assert_int_eq(rds_user_iov_readable(v, 0), 0);
 	ck_assert_int_eq(rds_user_iov_readable(v, 4), 0);
 	ck_assert_int_eq(rds_user_iov_readable(v, 5), -EFAULT);
-	ck_assert_int_eq(rds_user_iov_writable(v, 2), 0);
-	ck_assert_int_eq(rds_user_iov_writable(v, 3), -EFAULT);
-	ck_assert_int_eq(rds_user_iov_writable_bytes(v, 5, 10), 0);
-	ck_assert_int_eq(rds_user_iov_writable_bytes(v, 5, 11), -EFAULT);
-	v[2].iov_base = m;
-	ck_assert_int_eq(rds_user_iov_writable_bytes(v, 5, 30 + PAGE), 0);
-	ck_assert_int_eq(rds_user_iov_writable_bytes(v, 5, 31 + PAGE), -EFAULT);
-	ck_assert_int_eq(rds_user_iov_writable_bytes(v, 5, 0), 0);
 }
 END_TEST
 
@@ -518,10 +510,9 @@ END_TEST
 START_TEST(no_more_than_asked)
 {
 	char *m = map(BIG, PROT_READ | PROT_WRITE);
-	struct iovec v = {m, BIG};
 	unsigned char in[BIG / PAGE];
 
-	ck_assert_int_eq(rds_user_iov_writable_bytes(&v, 1, 64), 0);
+	ck_assert_int_eq(rds_user_writable(m, 64), 0);
 	ck_assert_int_eq(mincore(m, BIG, in), 0);
 	ck_assert(in[0] & 1);
 	for (unsigned i = 1; i < BIG / PAGE; i++)

@@ -447,7 +447,7 @@ void shm_peer_break(struct shm_peer *p)
 
 /* ---- start ---- */
 
-int shm_start(struct rds_transport *t)
+static int shm_start(struct rds_transport *t)
 {
 	struct shm *s = (struct shm *)t;
 	struct sockaddr_un un;
@@ -476,7 +476,7 @@ int shm_start(struct rds_transport *t)
 	return err;
 }
 
-void shm_stop(struct rds_transport *t)
+static void shm_stop(struct rds_transport *t)
 {
 	struct shm *s = (struct shm *)t;
 

@@ -253,6 +253,12 @@ static bool rec_take(struct shm_ep *ep, uint64_t avail)
 	return true;
 }
 
+/* More than half of the ring is taken by messages that wait in place. */
+static bool ring_is_pressed(const struct shm_ep *ep)
+{
+	return ep->read - ep->freed > ep->size / 2;
+}
+
 bool shm_ring_drain(struct shm_ep *ep)
 {
 	uint64_t tail = atomic_load_explicit(&ep->rx->tail, memory_order_acquire), start = ep->read;
@@ -270,17 +276,11 @@ bool shm_ring_drain(struct shm_ep *ep)
 	atomic_store_explicit(&ep->rx->seen, ep->read, memory_order_relaxed);
 	slots_give_back(ep);
 	shm_room_made(ep);
-	if (unlikely(shm_ring_pressed(ep))) {
+	if (unlikely(ring_is_pressed(ep))) {
 		rds_shm.pressed = true;
 		ep->head.t->up->pressure();
 	}
 	return true;
-}
-
-/* More than half of the ring is taken by messages that wait in place. */
-bool shm_ring_pressed(const struct shm_ep *ep)
-{
-	return ep->read - ep->freed > ep->size / 2;
 }
 
 /*
@@ -299,12 +299,12 @@ static bool ring_is_stuck(struct shm_ep *ep)
 /* Called once per tick, or with `now`.  False: no longer pressed. */
 bool shm_ring_relieve(struct shm_ep *ep, bool now)
 {
-	if (!shm_ring_pressed(ep))
+	if (!ring_is_pressed(ep))
 		return false;
 	if (now || ep->freed == ep->freed_last || ring_is_stuck(ep))
 		ep->head.t->up->evacuate(ep->head.conn, (struct rds_ep *)ep);
 	ep->freed_last = ep->freed;
-	return shm_ring_pressed(ep);
+	return ring_is_pressed(ep);
 }
 
 void shm_ep_free(struct shm_ep *ep)

@@ -155,7 +155,6 @@ const void *shm_ring_retained(struct rds_ep *ep, uint64_t pos);
 uint64_t shm_ring_acked(struct rds_ep *ep);
 bool shm_ring_settled(struct rds_ep *ep);
 bool shm_ring_drain(struct shm_ep *ep); /* rx held; true: something was received */
-bool shm_ring_pressed(const struct shm_ep *ep);
 bool shm_ring_relieve(struct shm_ep *ep, bool now);
 void shm_ring_release(struct rds_ep *ep, void *token);
 void shm_ring_ack(struct rds_ep *ep, uint64_t seq);
@@ -201,8 +200,6 @@ bool shm_fetchable(struct rds_ep *ep);
 int shm_fetch(struct rds_ep *ep, void *to, size_t len, const struct rds_fetch_src *from);
 
 /* peer.c */
-int shm_start(struct rds_transport *t);
-void shm_stop(struct rds_transport *t);
 /* helper: finds the peer, or connects to it */
 int shm_peer_get(const struct rds_conn_id *id, struct shm_peer **out);
 void shm_peer_break(struct shm_peer *p);			       /* helper */
