@@ -40,7 +40,7 @@ static void close_drop_received(struct rds_sock *sk)
  * by the hang-up, may be the thread that closes.  Then a close() in the program must not return
  * before the port is free.
  */
-static bool close_shut(struct rds_sock *sk, bool *lent)
+static bool close_shut(struct rds_sock *sk, bool *exported)
 {
 	struct rds_mr *regions = NULL;
 	bool first;
@@ -61,7 +61,7 @@ static bool close_shut(struct rds_sock *sk, bool *lent)
 		rds_conn_sock_closed(sk);
 		if (!sk->port_returned)
 			registry_sock_remove(rds_node_registry, sk->reg_idx);
-		*lent = rds_sock_unlist(sk);
+		*exported = rds_sock_unlist(sk);
 	}
 	rds_unlock(&rds_lock_control);
 	rds_mr_destroy_list(regions);
@@ -91,20 +91,20 @@ static void close_wait_burial(const struct rds_sock *sk)
  */
 void rds_call_close_last(struct rds_sock *sk)
 {
-	bool lent = false;
+	bool exported = false;
 
-	if (!close_shut(sk, &lent)) {
+	if (!close_shut(sk, &exported)) {
 		close_wait_burial(sk);
 		return;
 	}
-	rds_sock_close_pair(sk, lent);
+	rds_sock_close_pair(sk, exported);
 	rds_sock_put(sk); /* the caller has a reference of its own */
 	rds_conn_work_run();
 }
 
 void rds_call_close_handed_off(struct rds_sock *sk)
 {
-	bool lent;
+	bool exported;
 
 	rds_lock(&rds_lock_control);
 	rds_cong_set_monitor(sk, false);
@@ -112,9 +112,9 @@ void rds_call_close_handed_off(struct rds_sock *sk)
 	close_drop_received(sk);
 	rds_cong_sock_del(sk);
 	rx_unlock();
-	lent = rds_sock_unlist(sk);
+	exported = rds_sock_unlist(sk);
 	rds_unlock(&rds_lock_control);
-	rds_sock_close_pair(sk, lent);
+	rds_sock_close_pair(sk, exported);
 	rds_sock_put(sk); /* the reference of an open socket */
 }
 

@@ -161,7 +161,7 @@ static int client_begin(void)
  */
 static void listener_drain(void)
 {
-	unsigned most = RDS_EVENT_MOST;
+	unsigned most = RDS_EVENT_MAX;
 	int ret;
 
 	do

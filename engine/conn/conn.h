@@ -129,10 +129,10 @@ void rds_queue_answer_add(struct rds_conn *conn, struct rds_queue_item *q);
  */
 struct rds_conn_redirect {
 	uint64_t seq;
-	uint64_t notice;  /* in: sequence number of the redirect */
+	uint64_t redirect_seq; /* in: sequence number of the redirect */
 	uint64_t refused; /* out: the first message that was refused; 0: none yet */
 	uint16_t port;
-	bool said, acked; /* out: sent; out and in: acknowledged */
+	bool sent, acked; /* out: sent; out and in: acknowledged */
 };
 
 /* Why a connection is down, in the numbers of Oracle's rds-info. */
@@ -240,8 +240,8 @@ struct rds_conn {
 	unsigned nfailed;
 	uint64_t reading;
 	/* bytes of our memory that the peer is to take (written under rx) */
-	_Atomic uint64_t lending;
-	uint64_t lent; /* number of the last piece that lends memory (tx) */
+	_Atomic uint64_t offered_bytes;
+	uint64_t offered_seq; /* number of the last piece that lends memory (tx) */
 	/* Unsent answers to the peer's operations; counted, so that a look needs no rx. */
 	struct rds_queue_item *answers, **answers_tail;
 	/* ... of these, and of answers in the queue, to pings and of port_moved.c as well */
@@ -266,7 +266,7 @@ struct rds_conn {
 	 */
 	struct rds_mr_advert *adverts;
 	bool mute; /* the peer has not acknowledged that a region is revoked (rx) */
-	uint32_t show[RDS_ADVERTISE_MAX];
+	uint32_t advertise[RDS_ADVERTISE_MAX];
 	_Atomic unsigned nadvertise;
 	_Atomic unsigned nremote_mrs;
 	struct rds_remote_mr *remote_mrs[RDS_REMOTE_MR_BUCKETS];

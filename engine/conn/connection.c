@@ -146,11 +146,11 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 	conn->answers_tail = &conn->answers;
 	atomic_store(&conn->nanswers, 0);
 	atomic_store(&conn->answer_bytes, 0);
-	conn->reading = conn->lent = 0;
+	conn->reading = conn->offered_seq = 0;
 	conn->nover = conn->nfailed = 0;
 	conn->refused = conn->refusal_sent = conn->told = 0;
 	conn->pulled = false;
-	atomic_store(&conn->lending, 0);
+	atomic_store(&conn->offered_bytes, 0);
 	conn->void_op = conn->void_message = 0;
 	conn->backoff_ms = 0;
 	conn->impatient = false;

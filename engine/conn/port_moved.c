@@ -54,7 +54,7 @@
 
 #define AGAIN_NS (10 * 1000000ull)
 /* a peer that runs this library causes at most one for each port, until it acknowledges it */
-#define OUT_MOST 65536u
+#define REDIRECTS_OUT_MAX 65536u
 
 /* Does another living process of this host have the port now? */
 static bool port_has_moved(const struct rds_conn *conn, uint16_t port)
@@ -130,7 +130,7 @@ static bool redirect_note_port(struct rds_conn *conn, uint16_t port, uint64_t se
 	struct rds_conn_redirect *m = redirect_covering(conn, port, seq);
 
 	rds_conn_work_add(conn);
-	if (!m && refused && (redirects_are_full(conn) || atomic_load(&conn->nredirects_out) >= OUT_MOST))
+	if (!m && refused && (redirects_are_full(conn) || atomic_load(&conn->nredirects_out) >= REDIRECTS_OUT_MAX))
 		return false;
 	if (!m && (m = redirect_add(conn)))
 		*m = (struct rds_conn_redirect){.seq = seq, .port = port};
@@ -182,7 +182,7 @@ static void redirect_note_acked(struct rds_conn *conn, uint64_t seq, uint16_t po
 	unsigned i;
 
 	for (i = 0; i < atomic_load(&conn->nredirects_out); i++)
-		if (conn->redirects_out[i].said && conn->redirects_out[i].seq == seq &&
+		if (conn->redirects_out[i].sent && conn->redirects_out[i].seq == seq &&
 		    conn->redirects_out[i].port == port)
 			conn->redirects_out[i].acked = true;
 }
@@ -201,7 +201,7 @@ enum rds_rx_verdict rds_conn_redirect_recv(struct rds_conn *conn, const struct r
 	if (n == RDS_REDIRECTS_MAX || redirects_are_full(conn))
 		return RDS_RX_LATER;
 	conn->redirects_in[n] =
-		(struct rds_conn_redirect){.seq = be64toh(b.seq), .port = be16toh(b.port), .notice = rx->hdr.seq};
+		(struct rds_conn_redirect){.seq = be64toh(b.seq), .port = be16toh(b.port), .redirect_seq = rx->hdr.seq};
 	atomic_store(&conn->nredirects_in, n + 1);
 	return RDS_RX_DONE;
 }
@@ -214,8 +214,9 @@ uint64_t rds_conn_redirect_limit(const struct rds_conn *conn, uint64_t last)
 		if (!conn->redirects_out[i].acked && conn->redirects_out[i].refused &&
 		    conn->redirects_out[i].refused <= last)
 			last = conn->redirects_out[i].refused - 1;
-	if (atomic_load(&conn->nredirects_in) && !conn->redirects_in[0].acked && conn->redirects_in[0].notice <= last)
-		last = conn->redirects_in[0].notice - 1;
+	if (atomic_load(&conn->nredirects_in) && !conn->redirects_in[0].acked &&
+	    conn->redirects_in[0].redirect_seq <= last)
+		last = conn->redirects_in[0].redirect_seq - 1;
 	return last;
 }
 
@@ -257,8 +258,8 @@ static bool redirect_next_unsaid(struct rds_conn *conn, struct rds_conn_redirect
 
 	rx_lock();
 	for (; *at < atomic_load(&conn->nredirects_out) && !some; ++*at)
-		if (!conn->redirects_out[*at].said) {
-			conn->redirects_out[*at].said = some = true;
+		if (!conn->redirects_out[*at].sent) {
+			conn->redirects_out[*at].sent = some = true;
 			*m = conn->redirects_out[*at];
 		}
 	rx_unlock();
@@ -291,7 +292,7 @@ void rds_conn_redirect_send(struct rds_conn *conn)
 		if (!redirect_send_one(conn, &m, RDS_REDIRECT_BYTES))
 			continue;
 		rx_lock();
-		conn->redirects_out[at - 1].said = false; /* only a thread with tx removes entries */
+		conn->redirects_out[at - 1].sent = false; /* only a thread with tx removes entries */
 		rx_unlock();
 		rds_timer_set(&conn->retry, os_now_ns() + AGAIN_NS);
 		break;
@@ -307,7 +308,7 @@ void rds_conn_redirect_send(struct rds_conn *conn)
 static void redirect_ack_in(struct rds_conn *conn, const struct rds_conn_redirect *m, bool done)
 {
 	rx_lock();
-	if (atomic_load(&conn->nredirects_in) && conn->redirects_in[0].notice == m->notice) {
+	if (atomic_load(&conn->nredirects_in) && conn->redirects_in[0].redirect_seq == m->redirect_seq) {
 		conn->redirects_in[0].acked = true;
 		if (done)
 			redirects_remove(conn, conn->redirects_in, &conn->nredirects_in, 1);

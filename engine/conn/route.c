@@ -36,7 +36,7 @@ static void conn_id_clear_peer(struct rds_conn_id *id)
 }
 
 /* The socket that has a port of this host. */
-struct port_holder {
+struct port_owner {
 	uint64_t sock; /* as in struct rds_queue_item; 0: no socket has it */
 	bool moved;    /* the socket has had another owner */
 };
@@ -46,7 +46,7 @@ struct port_holder {
  * process of this host has the port.
  */
 static int port_owner_of(const struct rds_addr *dst, bool far, struct rds_conn_id *id, enum rds_conn_kind *kind,
-			 struct port_holder *has)
+			 struct port_owner *has)
 {
 	struct registry_owner own;
 	int err;
@@ -55,10 +55,10 @@ static int port_owner_of(const struct rds_addr *dst, bool far, struct rds_conn_i
 	id->scope = dst->scope;
 	conn_id_clear_peer(id);
 	*kind = RDS_CONN_LOOP;
-	*has = (struct port_holder){0};
+	*has = (struct port_owner){0};
 	err = dst->port ? registry_lookup(rds_node_registry, &dst->ip, dst->port, dst->scope, &own) : -ENOENT;
 	if (!err)
-		*has = (struct port_holder){.sock = own.order + 1, .moved = own.moved};
+		*has = (struct port_owner){.sock = own.order + 1, .moved = own.moved};
 	/* the socket changes its owner, unless its last copy has been closed */
 	if (!err && own.proc == REGISTRY_NOBODY) {
 		id->peer_slot = REGISTRY_NOBODY;
@@ -245,7 +245,7 @@ static enum route_fate route_decide(const struct rds_conn *unrouted, bool local,
 {
 	struct rds_route_port_owner own;
 	enum rds_conn_kind kind;
-	struct port_holder has;
+	struct port_owner has;
 	bool beside;
 	int err = port_owner_of(dst, unrouted->far, id, &kind, &has);
 
@@ -375,7 +375,7 @@ static void warn_out_of_reach(const struct rds_addr *dst)
  * host's, if no process has the port.  control held.
  */
 static int route_find_owner(const struct rds_addr *dst, bool far, bool local, struct rds_conn_id *id,
-			    enum rds_conn_kind *kind, struct port_holder *has)
+			    enum rds_conn_kind *kind, struct port_owner *has)
 {
 	int err = port_owner_of(dst, far, id, kind, has);
 
@@ -408,7 +408,7 @@ static int route_find_conn(const struct rds_conn_id *from, const struct rds_addr
 	bool local = true, behind_it = false, tell = false;
 	struct rds_conn *unrouted;
 	enum rds_conn_kind kind;
-	struct port_holder has;
+	struct port_owner has;
 	int err = port_owner_of(dst, far, &id, &kind, &has);
 
 	*out = NULL;

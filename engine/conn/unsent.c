@@ -22,7 +22,7 @@ static unsigned unsent_of(const struct rds_conn *conn, bool survives)
 		survives = false;
 	if (survives && conn->ep && conn->count && !conn->t->ops->settled(conn->ep))
 		survives = false;
-	if (conn->lent > conn->acked) /* the memory that it lends ends with us */
+	if (conn->offered_seq > conn->acked) /* the memory that it lends ends with us */
 		survives = false;
 	/*
 	 * The peer was killed a moment ago, and no thread has noticed: messages that it has not

@@ -21,7 +21,7 @@ struct rds_helper_event {
  * At most so many packets or connections of one other process are taken in one go.  After that the
  * other descriptors have their turn.
  */
-#define RDS_EVENT_MOST 32u
+#define RDS_EVENT_MAX 32u
 /* Only from a thread that runs with the helper's table. */
 /* 0 or -errno */
 int rds_helper_event_add(struct rds_helper_event *ev, int fd, uint32_t epoll_events);

@@ -14,7 +14,7 @@
 #include "engine/sys/process.h"
 
 #define EXIT_NAP_NS 200000
-#define EXIT_NAP_MOST_NS 10000000
+#define EXIT_NAP_MAX_NS 10000000
 
 static _Atomic bool linger_asks;
 static _Atomic uint64_t linger_until;
@@ -121,7 +121,7 @@ void rds_progress_exit_now(bool interrupted)
 		 * many processes that end at once must leave the processor to the receivers of
 		 * their messages
 		 */
-		if (nap < EXIT_NAP_MOST_NS)
+		if (nap < EXIT_NAP_MAX_NS)
 			nap *= 2;
 	}
 	if (n > 0)

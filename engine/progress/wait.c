@@ -119,13 +119,13 @@ static int wait_efd_export(struct rds_wait *w)
 	uint32_t epoch = rds_export_epoch();
 	int fd = os_fd(&w->efd), err;
 
-	if (likely(atomic_load_explicit(&w->lent, memory_order_relaxed) == epoch) || !rds_helper_has_own_table() ||
-	    fd < 0 || atomic_exchange(&w->lent, epoch) == epoch)
+	if (likely(atomic_load_explicit(&w->exported, memory_order_relaxed) == epoch) || !rds_helper_has_own_table() ||
+	    fd < 0 || atomic_exchange(&w->exported, epoch) == epoch)
 		return 0;
 	atomic_store(&w->efd.n[1], -1); /* the number of an earlier helper is gone with its table */
 	err = rds_export_to_helper(RDS_EXPORT_WAIT, w, &fd, 1);
 	if (err)
-		atomic_store(&w->lent, 0);
+		atomic_store(&w->exported, 0);
 	return err;
 }
 

@@ -17,7 +17,7 @@ struct rds_wait {
 	/* own eventfd; a leader sleeps on a descriptor of rds_helper_leader instead */
 	struct os_fd efd;
 	/* epoch of the helper that efd was exported to (helper/fd_exchange.h) */
-	_Atomic uint32_t lent;
+	_Atomic uint32_t exported;
 	/* helper: posted before the descriptor had arrived */
 	bool owed;
 	_Atomic bool armed; /* asleep or about to sleep: has to be posted */

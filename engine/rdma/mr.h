@@ -35,7 +35,7 @@ struct rds_mr {
 	bool device_unfit; /* never register it with a device */
 	bool registering;  /* a thread is registering it */
 	struct rds_device_mr *dev_mr;
-	void (*deregister)(struct rds_device_mr *shown); /* of the transport of dev_mr */
+	void (*deregister)(struct rds_device_mr *dev_mr); /* of the transport of dev_mr */
 	struct rds_mr_advert *adverts;
 };
 

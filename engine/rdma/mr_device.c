@@ -24,9 +24,9 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
-#define SHOW_EXTRA 16384u /* the cost of telling a peer, as bytes that could be copied instead */
+#define ADVERTISE_EXTRA 16384u /* the cost of telling a peer, as bytes that could be copied instead */
 #define SETTLE_SPIN_NS 200000u
-#define TELL_MOST 64u /* peers that are told of one region */
+#define ADVERTISE_PEERS_MAX 64u /* peers that are told of one region */
 
 struct rds_mr_advert {
 	struct rds_mr_advert *mr_next, **mr_prev;
@@ -37,7 +37,7 @@ struct rds_mr_advert {
 	 * the revoking message; NULL: sent, or nothing was advertised, as the peer comes over
 	 * another device
 	 */
-	struct rds_queue_item *hidden;
+	struct rds_queue_item *revocation;
 };
 
 static uint64_t pinned; /* rx */
@@ -63,7 +63,7 @@ static bool mr_peer_knows(const struct rds_mr *mr, const struct rds_conn *conn)
 	unsigned n = 0;
 
 	for (t = mr->adverts; t; t = t->mr_next)
-		if (t->conn == conn || ++n == TELL_MOST)
+		if (t->conn == conn || ++n == ADVERTISE_PEERS_MAX)
 			return true;
 	return false;
 }
@@ -72,7 +72,7 @@ static bool mr_worth_device(const struct rds_mr *mr)
 {
 	int64_t after = rds_options()->verbs_region_after;
 
-	return mr->operations >= after && (after == 1 || mr->served >= mr->len + SHOW_EXTRA);
+	return mr->operations >= after && (after == 1 || mr->served >= mr->len + ADVERTISE_EXTRA);
 }
 
 void rds_mr_served(struct rds_conn *conn, struct rds_ep *ep, struct rds_mr *mr, uint64_t len, bool last)
@@ -85,7 +85,7 @@ void rds_mr_served(struct rds_conn *conn, struct rds_ep *ep, struct rds_mr *mr, 
 		return;
 	if (conn->nadvertise == RDS_ADVERTISE_MAX)
 		return; /* the next operation comes here again */
-	conn->show[conn->nadvertise++] = mr->rkey;
+	conn->advertise[conn->nadvertise++] = mr->rkey;
 	rds_conn_work_add(conn);
 }
 
@@ -109,7 +109,7 @@ static void mr_advert_free(struct rds_mr_advert *t)
 	*t->conn_prev = t->conn_next;
 	if (t->conn_next)
 		t->conn_next->conn_prev = t->conn_prev;
-	free(t->hidden);
+	free(t->revocation);
 	free(t);
 }
 
@@ -147,10 +147,10 @@ static void mr_advertise_to(struct rds_conn *conn, struct rds_mr *mr)
 
 		q = rds_op_control_piece_new(&h);
 		h = (struct rds_wire_op_hdr){.kind = RDS_OP_REVOKED, .rkey = mr->rkey};
-		t->hidden = rds_op_control_piece_new(&h);
-		if (!q || !t->hidden) {
+		t->revocation = rds_op_control_piece_new(&h);
+		if (!q || !t->revocation) {
 			free(q);
-			free(t->hidden);
+			free(t->revocation);
 			free(t);
 			return;
 		}
@@ -169,7 +169,7 @@ static void mr_advertise_to(struct rds_conn *conn, struct rds_mr *mr)
 static struct rds_mr *mr_register_device(struct rds_conn *conn, struct rds_mr *mr)
 {
 	const struct rds_transport_ops *ops = conn->t->ops;
-	struct rds_device_mr *shown = NULL;
+	struct rds_device_mr *dev_mr = NULL;
 	uint64_t base = mr->base, len = mr->len;
 	uint32_t rkey = mr->rkey;
 	int err;
@@ -179,12 +179,12 @@ static struct rds_mr *mr_register_device(struct rds_conn *conn, struct rds_mr *m
 	mr->registering = true;
 	pinned += len;
 	rx_unlock();
-	err = ops->mr_register(conn->ep, (void *)(uintptr_t)base, len, &shown);
+	err = ops->mr_register(conn->ep, (void *)(uintptr_t)base, len, &dev_mr);
 	rx_lock();
 	mr = rds_mr_find(rkey);
 	if (mr && !err) {
 		mr->registering = false;
-		mr->dev_mr = shown;
+		mr->dev_mr = dev_mr;
 		mr->deregister = ops->mr_deregister;
 		return mr;
 	}
@@ -194,7 +194,7 @@ static struct rds_mr *mr_register_device(struct rds_conn *conn, struct rds_mr *m
 		mr->device_unfit = true;
 	} else if (!err) {
 		rx_unlock();
-		ops->mr_deregister(shown);
+		ops->mr_deregister(dev_mr);
 		rx_lock();
 	}
 	return NULL;
@@ -206,7 +206,7 @@ void rds_mr_advertise(struct rds_conn *conn)
 
 	rx_lock();
 	while (conn->nadvertise) {
-		mr = rds_mr_find(conn->show[--conn->nadvertise]);
+		mr = rds_mr_find(conn->advertise[--conn->nadvertise]);
 		if (!mr || !conn->ep || atomic_load(&conn->state) != RDS_CONN_UP || mr_peer_knows(mr, conn) ||
 		    !(conn->t->ops->caps & RDS_TCAP_DEVICE_OPS))
 			continue;
@@ -226,12 +226,12 @@ void rds_mr_revoke(struct rds_mr *mr)
 
 	for (t = mr->adverts; t; t = next) {
 		next = t->mr_next;
-		if (!t->hidden) {
+		if (!t->revocation) {
 			mr_advert_free(t);
 			continue;
 		}
-		rds_op_answer_add(t->conn, t->hidden); /* the record is kept until the peer answers */
-		t->hidden = NULL;
+		rds_op_answer_add(t->conn, t->revocation); /* the record is kept until the peer answers */
+		t->revocation = NULL;
 	}
 	if (mr->dev_mr)
 		pinned -= mr->len;
@@ -244,7 +244,7 @@ void rds_mr_revoke_acked(struct rds_conn *conn, const struct rds_wire_op_hdr *h)
 	conn->mute = false;
 	for (t = conn->adverts; t; t = next) {
 		next = t->conn_next;
-		if (t->mr->rkey == h->rkey && !t->hidden)
+		if (t->mr->rkey == h->rkey && !t->revocation)
 			mr_advert_free(t);
 	}
 }

@@ -123,7 +123,7 @@ void rds_op_fetch_end(struct rds_op *op, bool broken)
 	atomic_store(&op->fetch_word, broken ? ~op->atomic.value : 0);
 	rds_fence(); /* before the program writes to these bytes again */
 	op->fetch_offered = false;
-	op->conn->lending -= op->total;
+	op->conn->offered_bytes -= op->total;
 }
 
 /* With RECVERR alone the program learns only that it failed, not how (9.6). */

@@ -27,7 +27,7 @@
 
 #include <stdlib.h>
 
-#define FAR_MOST 1024u /* known regions of a peer */
+#define REMOTE_MRS_MAX 1024u /* known regions of a peer */
 
 struct rds_remote_mr {
 	struct rds_remote_mr *next;
@@ -78,8 +78,8 @@ static void remote_mr_forget(struct rds_conn *conn, uint32_t rkey)
  */
 void rds_mr_remote_revoked(struct rds_conn *conn, const struct rds_wire_op_hdr *h)
 {
-	struct rds_wire_op_hdr gone = {.kind = RDS_OP_REVOKE_ACK, .rkey = h->rkey};
-	struct rds_queue_item *q = rds_op_control_piece_new(&gone);
+	struct rds_wire_op_hdr ack = {.kind = RDS_OP_REVOKE_ACK, .rkey = h->rkey};
+	struct rds_queue_item *q = rds_op_control_piece_new(&ack);
 	const struct rds_remote_mr *f = remote_mr_find(conn, h->rkey);
 
 	conn->fence_answers |= f && f->read;
@@ -92,7 +92,7 @@ void rds_mr_remote_advertised(struct rds_conn *conn, const struct rds_wire_op_hd
 {
 	struct rds_remote_mr *f;
 
-	if (!(conn->t->ops->caps & RDS_TCAP_DEVICE_OPS) || atomic_load(&conn->nremote_mrs) >= FAR_MOST)
+	if (!(conn->t->ops->caps & RDS_TCAP_DEVICE_OPS) || atomic_load(&conn->nremote_mrs) >= REMOTE_MRS_MAX)
 		return;
 	remote_mr_forget(conn, h->rkey);
 	f = malloc(sizeof(*f));

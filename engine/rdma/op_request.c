@@ -18,7 +18,7 @@
 #include "engine/abi/user_copy.h"
 
 /* per socket: copied writes of its borrowers that wait for a peer */
-#define COPIES_MOST ((uint64_t)64 << 20)
+#define COPIES_MAX ((uint64_t)64 << 20)
 
 struct parse {
 	struct rds_sock *sk;
@@ -80,7 +80,7 @@ static int op_check_local(const struct rds_op *op, bool write)
  */
 static int op_copy_source(struct rds_op *op)
 {
-	if (atomic_fetch_add(&op->sk->copied, op->total) + op->total <= COPIES_MOST)
+	if (atomic_fetch_add(&op->sk->copied, op->total) + op->total <= COPIES_MAX)
 		op->copy = malloc(op->total);
 	if (!op->copy) {
 		atomic_fetch_sub(&op->sk->copied, op->total);

@@ -20,7 +20,7 @@
 
 #define READ_AHEAD ((uint64_t)8 << 20)
 #define SLICES 16u
-#define LEND_AHEAD ((uint64_t)8 << 20)
+#define OFFER_AHEAD ((uint64_t)8 << 20)
 #define FETCH_LEAST 4096u /* a shorter write is sent with its bytes */
 
 /* ---- pieces ---- */
@@ -213,7 +213,7 @@ static bool op_fetchable(const struct rds_conn *conn, const struct rds_op *op)
 	const struct rds_transport_ops *ops = conn->t->ops;
 
 	/* The limit is for the peer's sake: it copies all that it finds at once. */
-	if (conn->lending + op->total > LEND_AHEAD)
+	if (conn->offered_bytes + op->total > OFFER_AHEAD)
 		return false;
 	return op->total >= FETCH_LEAST && op->nlocal <= RDS_FETCH_VECS && !conn->queue &&
 	       atomic_load_explicit(&conn->state, memory_order_relaxed) == RDS_CONN_UP && ops->fetchable &&
@@ -223,7 +223,7 @@ static bool op_fetchable(const struct rds_conn *conn, const struct rds_op *op)
 /* False: the operation is over already. */
 static bool op_offer_fetch(struct rds_conn *conn, struct rds_op *op)
 {
-	bool lent;
+	bool offered;
 
 	rx_lock();
 	if (!op->over) {
@@ -231,11 +231,11 @@ static bool op_offer_fetch(struct rds_conn *conn, struct rds_op *op)
 		op->atomic.compare = (uintptr_t)&op->fetch_word;
 		op->atomic.value = op->id ^ fetch_word_base();
 		atomic_store(&op->fetch_word, op->atomic.value);
-		conn->lending += op->total;
+		conn->offered_bytes += op->total;
 	}
-	lent = op->fetch_offered;
+	offered = op->fetch_offered;
 	rx_unlock();
-	return lent;
+	return offered;
 }
 
 /* It was not given to the transport after all. */
@@ -268,7 +268,7 @@ static int op_xmit_fetch(struct rds_conn *conn, struct rds_op *op)
 	if (err)
 		op_withdraw_fetch(op);
 	else
-		conn->lent = conn->next_tx++;
+		conn->offered_seq = conn->next_tx++;
 	return err;
 }
 

@@ -370,7 +370,7 @@ static int64_t call_map_refusal(int err)
 	return -ENOTCONN;
 }
 
-#define OWNERS_MOST 16 /* owners that one call tries, one after the other */
+#define OWNERS_MAX 16 /* owners that one call tries, one after the other */
 
 /*
  * The owner was killed after it had read the request.  What it may have done is lost with its
@@ -413,7 +413,7 @@ int64_t borrower_call(int fd, struct borrower_call *c)
 		return err;
 	c->inode = st.st_ino;
 	borrower_pool_begin();
-	for (tries = 0; tries < OWNERS_MOST; tries++) {
+	for (tries = 0; tries < OWNERS_MAX; tries++) {
 		err = channel_get(fd, c, &c->slot);
 		if (err == -BORROWER_LATE)
 			return call_stop_waiting(c, false);

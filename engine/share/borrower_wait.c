@@ -107,12 +107,12 @@ static bool call_is_timed_out(const struct borrower_call *c, uint64_t waited_ns)
 static int call_check_patience(int fd, struct borrower_call *c, bool greeted, uint64_t waited_ns)
 {
 	uint64_t waited = waited_ns / MS_NS;
-	enum state carrier = owner_look_state(fd, c->inode);
+	enum state owner = owner_look_state(fd, c->inode);
 	enum rds_patience most;
 
 	if (call_is_bounded(c)) {
-		most = greeted || carrier == ALIVE ? RDS_PATIENCE_OWNER : RDS_PATIENCE_OWNER_UNKNOWN;
-		if (carrier != STOPPED && waited < rds_patience_ms(most))
+		most = greeted || owner == ALIVE ? RDS_PATIENCE_OWNER : RDS_PATIENCE_OWNER_UNKNOWN;
+		if (owner != STOPPED && waited < rds_patience_ms(most))
 			return 0;
 		if (!c->cancelled)
 			c->late = -EAGAIN;
@@ -125,7 +125,7 @@ static int call_check_patience(int fd, struct borrower_call *c, bool greeted, ui
 	if (waited >= rds_patience_ms(RDS_PATIENCE_OWNER_LATE))
 		rds_warn_once("the process that owns an RDS socket of this one does not answer: is it stopped? "
 			      "Continue or kill it");
-	return !greeted && carrier == UNKNOWN && waited >= rds_patience_ms(RDS_PATIENCE_OWNER_NONE) ? -ENOTCONN : 0;
+	return !greeted && owner == UNKNOWN && waited >= rds_patience_ms(RDS_PATIENCE_OWNER_NONE) ? -ENOTCONN : 0;
 }
 
 struct look {

@@ -20,7 +20,7 @@
  * Sends a parked packet through `pair`, the owner's end, into the stand-in. inbox (the mailbox)
  * and will (the lease) may be -1. 0 or -errno. The caller keeps its descriptors.
  */
-int rds_handoff_park(int pair, int file, int inbox, int will, uint64_t size);
+int rds_handoff_park(int pair, int file, int mailbox, int lease, uint64_t size);
 bool rds_handoff_is_parked(int standin); /* there is a parked packet. Takes no descriptor */
 /*
  * The same, and fds: copies of the owner's end, the lease and the mailbox. All are -1 if the packet
@@ -30,11 +30,11 @@ bool rds_handoff_is_parked(int standin); /* there is a parked packet. Takes no d
 int rds_handoff_peek(int standin, int fds[3]);
 /*
  * Takes the parked packet. If it has a lease, the caller must have the lock on the lease. 0, and
- * the descriptors, in the order of RDS_HANDOFF_FDS, are the caller's. has_will: the caller has the
+ * the descriptors, in the order of RDS_HANDOFF_FDS, are the caller's. has_lease: the caller has the
  * lease already, and gets no second descriptor of it. -EAGAIN: another process was quicker.
  * -EMFILE: the packet stays where it is.
  */
-int rds_handoff_take_parked(int standin, bool has_will, struct rds_handoff_packet *d, int fds[RDS_HANDOFF_FDS]);
+int rds_handoff_take_parked(int standin, bool has_lease, struct rds_handoff_packet *d, int fds[RDS_HANDOFF_FDS]);
 
 /* Writes at the end of a file, which is *at, and moves *at on: 0 or -errno. */
 int rds_handoff_append(int fd, off_t *at, const void *from, size_t len);
@@ -74,7 +74,7 @@ int rds_mailbox_make(const struct rds_procid *name);
  * that the port is ours, since no sender puts messages there from then on, and before sk accepts
  * messages that are sent to it. 0, -EMFILE, -ENOMEM.
  */
-int rds_mailbox_empty(int inbox, struct rds_sock *sk);
+int rds_mailbox_empty(int mailbox, struct rds_sock *sk);
 
 /* ---- handoff_unbound.c (the rest is in rds.h) ---- */
 void rds_handoff_unbound_forget(void); /* forked child */

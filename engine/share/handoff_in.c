@@ -228,7 +228,7 @@ static void handoff_show_port(struct rds_sock *sk, bool show)
 
 static int handoff_revive_socket(struct rds_sock *sk, const struct rds_share_state *st, struct reader *r, bool sure)
 {
-	int inbox = os_fd(&sk->mailbox_fd), err;
+	int mailbox = os_fd(&sk->mailbox_fd), err;
 	bool mine = false;
 
 	handoff_apply_state(sk, st);
@@ -253,8 +253,8 @@ static int handoff_revive_socket(struct rds_sock *sk, const struct rds_share_sta
 		err = registry_sock_take_over(rds_node_registry, sk->reg_idx, &sk->name, sure);
 		mine = !err;
 	}
-	if (!err && inbox >= 0)
-		err = rds_mailbox_empty(inbox, sk);
+	if (!err && mailbox >= 0)
+		err = rds_mailbox_empty(mailbox, sk);
 	if (!err) {
 		handoff_open_socket(sk, st, r);
 		rds_sock_changed(sk);
@@ -301,9 +301,9 @@ static int handoff_make_socket(int fd, struct rds_handoff *e, uint64_t inode, co
 	err = e->page < 0 ? 0 : rds_lease_take(sk, e->page);
 	rds_unlock(&rds_lock_control);
 	e->page = -1;
-	if (!err && e->inbox >= 0) {
-		err = rds_lease_take_mailbox(sk, e->inbox);
-		e->inbox = -1;
+	if (!err && e->mailbox >= 0) {
+		err = rds_lease_take_mailbox(sk, e->mailbox);
+		e->mailbox = -1;
 	}
 	if (!err)
 		err = handoff_revive_socket(sk, st, r, sure);
@@ -433,8 +433,8 @@ int rds_handoff_in(int fd, struct rds_sock **out)
 	err = handoff_finish_in(fd, &e, st.st_ino, out);
 	if (e.file >= 0)
 		os_close(e.file);
-	if (e.inbox >= 0)
-		os_close(e.inbox);
+	if (e.mailbox >= 0)
+		os_close(e.mailbox);
 	rds_standby_done(st.st_ino);
 	if (err)
 		rds_error("an RDS socket that another process has handed off cannot be taken over, and is lost: %s",

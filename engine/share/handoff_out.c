@@ -77,7 +77,7 @@ static void handoff_clear_standin(struct rds_sock *sk, int standin)
 
 static int handoff_park_socket(struct rds_sock *sk, int standin)
 {
-	int file = os_memfd("rds socket", MFD_CLOEXEC | MFD_ALLOW_SEALING), inbox, made = -1, err;
+	int file = os_memfd("rds socket", MFD_CLOEXEC | MFD_ALLOW_SEALING), mailbox, made = -1, err;
 	off_t size = 0;
 
 	if (file < 0)
@@ -89,11 +89,11 @@ static int handoff_park_socket(struct rds_sock *sk, int standin)
 	if (!err)
 		err = os_fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
 	handoff_clear_standin(sk, standin);
-	inbox = os_fd(&sk->mailbox_fd);
-	if (inbox < 0)
-		inbox = made = rds_mailbox_make(&sk->name);
+	mailbox = os_fd(&sk->mailbox_fd);
+	if (mailbox < 0)
+		mailbox = made = rds_mailbox_make(&sk->name);
 	if (err >= 0)
-		err = rds_handoff_park(rds_sock_pair_fd(sk), file, inbox, os_fd(&sk->lease_fd), (uint64_t)size);
+		err = rds_handoff_park(rds_sock_pair_fd(sk), file, mailbox, os_fd(&sk->lease_fd), (uint64_t)size);
 	os_close(file);
 	if (made >= 0)
 		os_close(made);
@@ -110,7 +110,7 @@ struct handoff_out {
 	uint64_t unsent;
 	bool awaited; /* another process waits for each socket with unsent messages, */
 	bool held;    /* but only this process can finish some of these messages */
-	unsigned along;
+	unsigned parked_msgs;
 	uint64_t until;		/* the end of all waiting */
 	struct rds_addr *ports; /* of the sockets that were handed off */
 	unsigned nports;
@@ -229,18 +229,18 @@ static void handoff_park_one(struct rds_sock *sk, void *arg)
 {
 	int standin = rds_hook_number ? rds_hook_number(sk) : -1, err;
 	struct handoff_out *l = arg;
-	unsigned along = 0;
+	unsigned parked_msgs = 0;
 
 	if (!atomic_load(&sk->handing_off) || !sk->nobodys)
 		return;
 	if (l->patient)
-		along = rds_handoff_unsent_take(sk);
+		parked_msgs = rds_handoff_unsent_take(sk);
 	rds_ops_handoff(sk);
 	rds_sock_changed(sk);
 	err = handoff_park_socket(sk, standin);
 	handoff_log_lost(err);
 	if (!err)
-		l->along += along;
+		l->parked_msgs += parked_msgs;
 	else if (l->calm)
 		rds_handoff_unsent_send(sk, true); /* as when a socket is closed; needs memory */
 	rds_lease_release(sk);
@@ -373,10 +373,10 @@ static unsigned handoff_all_out(bool (*wanted)(struct rds_sock *sk), bool calm, 
 	handoff_receive_rest();
 	rds_lease_reserve_fd(false);
 	rds_sock_each(handoff_park_one, &l);
-	if (l.along && !l.awaited)
+	if (l.parked_msgs && !l.awaited)
 		rds_warn("%u messages could not be handed over within RDS_PRELOAD_LINGER_MS: they wait until another "
 			 "process uses the socket, or are lost if none has it",
-			 l.along);
+			 l.parked_msgs);
 	if (patient)
 		handoff_tell_peers(&l);
 	return l.n;

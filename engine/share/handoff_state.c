@@ -137,17 +137,17 @@ int rds_handoff_write_state(struct rds_sock *sk, int fd, off_t *size)
 /* The order of the descriptors in the packet. */
 enum { PAIR, FILE_, MAILBOX, LEASE };
 
-int rds_handoff_park(int pair, int file, int inbox, int will, uint64_t size)
+int rds_handoff_park(int pair, int file, int mailbox, int lease, uint64_t size)
 {
 	struct rds_handoff_packet d = {.magic = RDS_SHARE_MAGIC,
 				       .version = RDS_SHARE_VERSION,
 				       .size = size,
-				       .has_inbox = inbox >= 0,
-				       .has_will = will >= 0};
+				       .has_mailbox = mailbox >= 0,
+				       .has_lease = lease >= 0};
 	int pass[RDS_HANDOFF_FDS] = {[PAIR] = pair,
 				     [FILE_] = file,
-				     [MAILBOX] = inbox >= 0 ? inbox : file,
-				     [LEASE] = will >= 0 ? will : file};
+				     [MAILBOX] = mailbox >= 0 ? mailbox : file,
+				     [LEASE] = lease >= 0 ? lease : file};
 
 	return os_pass_send(pair, &d, sizeof(d), pass, RDS_HANDOFF_FDS, MSG_DONTWAIT);
 }
@@ -211,29 +211,29 @@ int rds_handoff_peek(int standin, int out[3])
 		return parked_is_behind(standin);
 	if (is != 1)
 		return is == -EMFILE ? is : 0;
-	if (!d.has_will) {
+	if (!d.has_lease) {
 		parked_close_fds(fds, RDS_HANDOFF_FDS);
 		return 1;
 	}
 	os_close(fds[FILE_]);
 	out[0] = fds[PAIR];
 	out[1] = fds[LEASE];
-	if (d.has_inbox)
+	if (d.has_mailbox)
 		out[2] = fds[MAILBOX];
 	else
 		os_close(fds[MAILBOX]);
 	return 1;
 }
 
-static void parked_close_unwanted(const struct rds_handoff_packet *d, bool has_will, int fds[RDS_HANDOFF_FDS])
+static void parked_close_unwanted(const struct rds_handoff_packet *d, bool has_lease, int fds[RDS_HANDOFF_FDS])
 {
-	if (has_will)
+	if (has_lease)
 		fds[LEASE] = -1;
-	if (!d->has_inbox) {
+	if (!d->has_mailbox) {
 		os_close(fds[MAILBOX]);
 		fds[MAILBOX] = -1;
 	}
-	if (!has_will && !d->has_will) {
+	if (!has_lease && !d->has_lease) {
 		os_close(fds[LEASE]);
 		fds[LEASE] = -1;
 	}
@@ -267,15 +267,15 @@ static int parked_take_one(int standin, bool locked, unsigned room, struct rds_h
 	return parked_read_one(standin, 0, room, d, fds);
 }
 
-int rds_handoff_take_parked(int standin, bool has_will, struct rds_handoff_packet *d, int fds[RDS_HANDOFF_FDS])
+int rds_handoff_take_parked(int standin, bool has_lease, struct rds_handoff_packet *d, int fds[RDS_HANDOFF_FDS])
 {
-	unsigned room = has_will ? LEASE : RDS_HANDOFF_FDS;
+	unsigned room = has_lease ? LEASE : RDS_HANDOFF_FDS;
 	int is;
 
-	while ((is = parked_take_one(standin, has_will, room, d, fds)) == 0)
+	while ((is = parked_take_one(standin, has_lease, room, d, fds)) == 0)
 		;
 	if (is != 1)
 		return is;
-	parked_close_unwanted(d, has_will, fds);
+	parked_close_unwanted(d, has_lease, fds);
 	return 0;
 }

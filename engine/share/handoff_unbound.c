@@ -70,14 +70,14 @@ static bool unbound_is_quiet(const struct rds_sock *sk)
 
 static int unbound_write_lease(const struct rds_sock *sk)
 {
-	struct rds_lease_page will = {.magic = RDS_SHARE_MAGIC, .version = RDS_SHARE_VERSION};
-	int fd = os_memfd("rds will", MFD_CLOEXEC | MFD_ALLOW_SEALING), err;
+	struct rds_lease_page lease = {.magic = RDS_SHARE_MAGIC, .version = RDS_SHARE_VERSION};
+	int fd = os_memfd("rds lease", MFD_CLOEXEC | MFD_ALLOW_SEALING), err;
 	off_t at = 0;
 
 	if (fd < 0)
 		return fd;
-	rds_share_state_fill(sk, &will.st[0]);
-	err = rds_handoff_append(fd, &at, &will, sizeof(will));
+	rds_share_state_fill(sk, &lease.st[0]);
+	err = rds_handoff_append(fd, &at, &lease, sizeof(lease));
 	if (!err)
 		err = os_fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 	if (err >= 0)
@@ -112,19 +112,19 @@ static void fd_close_if(int fd)
 static int unbound_park(struct rds_sock *sk, int standin)
 {
 	off_t size = 0;
-	int file = unbound_write_state(sk, &size), will = file < 0 ? file : unbound_write_lease(sk), inbox, err;
+	int file = unbound_write_state(sk, &size), lease = file < 0 ? file : unbound_write_lease(sk), mailbox, err;
 
-	inbox = will < 0 ? -1 : rds_mailbox_make(&sk->name); /* without it, senders that end wait */
-	err = will < 0 ? will : registry_sock_orphan(rds_node_registry, sk->reg_idx, &sk->name);
+	mailbox = lease < 0 ? -1 : rds_mailbox_make(&sk->name); /* without it, senders that end wait */
+	err = lease < 0 ? lease : registry_sock_orphan(rds_node_registry, sk->reg_idx, &sk->name);
 	if (!err) {
 		os_recv_discard(standin); /* the packets that signal readability */
-		err = rds_handoff_park(rds_sock_pair_fd(sk), file, inbox, will, (uint64_t)size);
+		err = rds_handoff_park(rds_sock_pair_fd(sk), file, mailbox, lease, (uint64_t)size);
 		if (err < 0)
 			(void)registry_sock_take_over(rds_node_registry, sk->reg_idx, &sk->name, false);
 	}
 	fd_close_if(file);
-	fd_close_if(will);
-	fd_close_if(inbox);
+	fd_close_if(lease);
+	fd_close_if(mailbox);
 	return err < 0 ? err : 0;
 }
 

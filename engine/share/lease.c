@@ -44,16 +44,16 @@ static struct {
 
 void rds_lease_write(struct rds_sock *sk)
 {
-	struct rds_lease_page *will = atomic_load(&sk->lease);
+	struct rds_lease_page *lease = atomic_load(&sk->lease);
 	unsigned wanted, which;
 
-	if (!will || atomic_fetch_add(&sk->lease_wanted, 1)) /* the present writer repeats it */
+	if (!lease || atomic_fetch_add(&sk->lease_wanted, 1)) /* the present writer repeats it */
 		return;
 	do {
 		wanted = atomic_load(&sk->lease_wanted);
-		which = !atomic_load(&will->which);
-		rds_share_state_fill(sk, &will->st[which]);
-		atomic_store(&will->which, which);
+		which = !atomic_load(&lease->which);
+		rds_share_state_fill(sk, &lease->st[which]);
+		atomic_store(&lease->which, which);
 	} while (!atomic_compare_exchange_strong(&sk->lease_wanted, &wanted, 0));
 }
 
@@ -119,7 +119,7 @@ static bool lease_fds_left(int lowest)
 
 static int lease_new_page(void)
 {
-	int fd = os_memfd("rds will", MFD_CLOEXEC | MFD_ALLOW_SEALING), err;
+	int fd = os_memfd("rds lease", MFD_CLOEXEC | MFD_ALLOW_SEALING), err;
 
 	if (fd >= 0 && !lease_fds_left(fd)) {
 		os_close(fd);
@@ -158,7 +158,7 @@ void rds_lease_export_later(struct rds_sock *sk)
 
 int rds_lease_make(struct rds_sock *sk)
 {
-	struct rds_lease_page *will;
+	struct rds_lease_page *lease;
 	int page, err;
 
 	if (atomic_load(&sk->lease))
@@ -171,12 +171,12 @@ int rds_lease_make(struct rds_sock *sk)
 		os_close(page);
 		return err;
 	}
-	will = atomic_load(&sk->lease);
+	lease = atomic_load(&sk->lease);
 	if (os_fd(&sk->mailbox_fd) < 0) /* without it, senders that end wait */
 		os_dup_high_slot(rds_mailbox_make(&sk->name), &sk->mailbox_fd.n[0]);
 	rds_lease_reserve_fd(true);
-	will->magic = RDS_SHARE_MAGIC;
-	will->version = RDS_SHARE_VERSION;
+	lease->magic = RDS_SHARE_MAGIC;
+	lease->version = RDS_SHARE_VERSION;
 	rds_lease_write(sk);
 	rds_lease_export_later(sk);
 	return 0;
@@ -194,9 +194,9 @@ int rds_lease_take(struct rds_sock *sk, int page)
 	return err;
 }
 
-int rds_lease_take_mailbox(struct rds_sock *sk, int inbox)
+int rds_lease_take_mailbox(struct rds_sock *sk, int mailbox)
 {
-	return os_dup_high_slot(inbox, &sk->mailbox_fd.n[0]);
+	return os_dup_high_slot(mailbox, &sk->mailbox_fd.n[0]);
 }
 
 void rds_lease_release(struct rds_sock *sk)
@@ -218,10 +218,10 @@ void rds_lease_close(struct rds_sock *sk)
 
 void rds_lease_unmap(struct rds_sock *sk)
 {
-	struct rds_lease_page *will = atomic_exchange(&sk->lease, NULL);
+	struct rds_lease_page *lease = atomic_exchange(&sk->lease, NULL);
 
-	if (will)
-		os_munmap(will, LEASE_SIZE);
+	if (lease)
+		os_munmap(lease, LEASE_SIZE);
 }
 
 /* ---- the hang-up pipe ---- */
@@ -253,7 +253,7 @@ static void lease_make_hangup(struct rds_deferred_call *c)
 	}
 }
 
-static struct rds_deferred_call hangup_chore = {.fn = lease_make_hangup};
+static struct rds_deferred_call hangup_call = {.fn = lease_make_hangup};
 
 unsigned rds_lease_hangup_exported(void *none, int *fds, unsigned nfds)
 {
@@ -275,7 +275,7 @@ static void lease_await_hangup(void)
 {
 	uint64_t until = os_now_ns() + rds_patience_ns(RDS_PATIENCE_HANG_UP);
 
-	rds_helper_defer(&hangup_chore);
+	rds_helper_defer(&hangup_call);
 	while (!lease_has_hangup() && os_now_ns() < until)
 		rds_fd_exchange_await(1);
 }
@@ -326,18 +326,18 @@ void rds_lease_export_all(void)
  */
 unsigned rds_lease_exported(void *socket, int *fds, unsigned nfds)
 {
-	int fd = nfds > 0 ? fds[0] : -1, inbox = nfds > 1 ? fds[1] : -1;
+	int fd = nfds > 0 ? fds[0] : -1, mailbox = nfds > 1 ? fds[1] : -1;
 	struct rds_sock *sk = socket;
 
 	if (os_fd_table && fd >= 0 && (atomic_load(&sk->open) || atomic_load(&sk->handing_off))) {
 		rds_lease_close(sk);
-		atomic_store(&sk->mailbox_fd.n[1], inbox);
+		atomic_store(&sk->mailbox_fd.n[1], mailbox);
 		atomic_store(&sk->lease_fd.n[1], fd);
 	} else if (os_fd_table) {
 		if (fd >= 0)
 			os_close(fd);
-		if (inbox >= 0)
-			os_close(inbox);
+		if (mailbox >= 0)
+			os_close(mailbox);
 	}
 	rds_sock_put(sk);
 	return nfds < 2 ? nfds : 2;
@@ -351,7 +351,7 @@ static void lease_tell_late(struct rds_deferred_call *c)
 	rds_owner_leases_made();
 }
 
-static struct rds_deferred_call again_chore = {.fn = lease_tell_late};
+static struct rds_deferred_call again_call = {.fn = lease_tell_late};
 
 /*
  * The program's table must have the lock, so one of the program's threads does this, between two
@@ -361,33 +361,33 @@ static void lease_make_missing(struct rds_deferred_call *c)
 {
 	(void)c;
 	rds_share_begin();
-	rds_helper_defer(&again_chore); /* runs after the exported descriptors are taken */
+	rds_helper_defer(&again_call); /* runs after the exported descriptors are taken */
 }
 
-static struct rds_deferred_call late_chore = {.fn = lease_make_missing};
+static struct rds_deferred_call late_call = {.fn = lease_make_missing};
 
 void rds_lease_make_late(struct rds_sock *sk)
 {
 	atomic_store(&rds_share_possible, true);
 	if (atomic_load(&sk->lease))
 		return;
-	lease_make_hangup(&hangup_chore); /* a deferred call cannot wait for the pipe */
-	rds_helper_defer_to_program(&late_chore);
+	lease_make_hangup(&hangup_call); /* a deferred call cannot wait for the pipe */
+	rds_helper_defer_to_program(&late_call);
 	rds_sock_wake_all(sk); /* a thread that sleeps in a call runs it, and sleeps on */
 }
 
 unsigned rds_lease_fds(struct rds_sock *sk, int fds[RDS_LEASE_FDS])
 {
-	int inbox = os_fd(&sk->mailbox_fd), will = os_fd(&sk->lease_fd);
+	int mailbox = os_fd(&sk->mailbox_fd), lease = os_fd(&sk->lease_fd);
 	unsigned n = 0;
 
 	fds[n++] = rds_sock_pair_fd(sk);
 	fds[n++] = os_fd(&hangup_pipe.end);
-	if (fds[0] < 0 || fds[1] < 0 || will < 0)
+	if (fds[0] < 0 || fds[1] < 0 || lease < 0)
 		return 0;
-	if (inbox >= 0)
-		fds[n++] = inbox;
-	fds[n++] = will;
+	if (mailbox >= 0)
+		fds[n++] = mailbox;
+	fds[n++] = lease;
 	return n;
 }
 
@@ -396,9 +396,9 @@ void rds_lease_forget(void)
 	unexported = NULL;
 	atomic_store(&reserve_fd, -1);
 	rds_lock_init(&export_lock, RDS_LOCK_PLAIN);
-	atomic_store(&hangup_chore.queued, false);
-	atomic_store(&late_chore.queued, false);
-	atomic_store(&again_chore.queued, false);
+	atomic_store(&hangup_call.queued, false);
+	atomic_store(&late_call.queued, false);
+	atomic_store(&again_call.queued, false);
 	os_fd_init(&hangup_pipe.end);
 	atomic_store(&hangup_pipe.other, -1);
 }

@@ -44,7 +44,7 @@ int rds_lease_take(struct rds_sock *sk, int page);
 /*
  * Keeps the mailbox that came with a lease, or without one (orphan_inbox.c). Takes the descriptor.
  */
-int rds_lease_take_mailbox(struct rds_sock *sk, int inbox);
+int rds_lease_take_mailbox(struct rds_sock *sk, int mailbox);
 bool rds_lease_is_sound(int page); /* of the size of a lease, and no process can shrink it */
 /*
  * Keeps a descriptor in reserve for parking sockets, or frees it for use now. The program's table.
@@ -95,7 +95,7 @@ struct rds_handoff {
 	int pair;	 /* the owner's end */
 	int page;	 /* the lease, locked by this process; -1: there is none */
 	int file;	 /* the parked state; -1: the last owner was killed */
-	int inbox;	 /* -1: there is none */
+	int mailbox;	 /* -1: there is none */
 	uint64_t size;	 /* of the file */
 };
 

@@ -121,7 +121,7 @@ static void grant_conn_new(int fd)
 
 static void grant_listener_event(struct rds_helper_event *ev, uint32_t events)
 {
-	unsigned most = RDS_EVENT_MOST; /* level-triggered: the rest makes another event */
+	unsigned most = RDS_EVENT_MAX; /* level-triggered: the rest makes another event */
 	int fd;
 
 	(void)ev;

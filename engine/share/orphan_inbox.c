@@ -175,19 +175,19 @@ static int batch_take(struct emptying *e, int fd)
 }
 
 /* Every process that could become the owner has this open file, and can clear the flag. */
-static void mailbox_set_nonblock(int inbox)
+static void mailbox_set_nonblock(int mailbox)
 {
-	int flags = os_fcntl(inbox, F_GETFL, 0);
+	int flags = os_fcntl(mailbox, F_GETFL, 0);
 
 	if (flags >= 0 && !(flags & O_NONBLOCK))
-		os_fcntl(inbox, F_SETFL, flags | O_NONBLOCK);
+		os_fcntl(mailbox, F_SETFL, flags | O_NONBLOCK);
 }
 
 /*
  * Takes a limited number of connections. Senders that ask the registry do not connect any more, so
  * what comes beyond that is not theirs.
  */
-int rds_mailbox_empty(int inbox, struct rds_sock *sk)
+int rds_mailbox_empty(int mailbox, struct rds_sock *sk)
 {
 	struct emptying e = {.sk = sk};
 	struct registry_mailbox has;
@@ -196,9 +196,9 @@ int rds_mailbox_empty(int inbox, struct rds_sock *sk)
 
 	registry_sock_mailbox(rds_node_registry, sk->reg_idx, &has);
 	e.room = has.rcvbuf;
-	mailbox_set_nonblock(inbox);
+	mailbox_set_nonblock(mailbox);
 	while (most) {
-		fd = os_accept4(inbox, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		fd = os_accept4(mailbox, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd == -EINTR || fd == -ECONNABORTED)
 			continue;
 		if (fd < 0)
@@ -231,13 +231,13 @@ static struct rds_queue_item *queued_next_for(struct rds_queue_item *q, uint16_t
  * Older messages may be on their way to the last owner. True also if a lock is not free, since this
  * may be the _exit() of a signal handler.
  */
-static bool mailbox_older_underway(const struct rds_conn *nowhere, uint16_t port)
+static bool mailbox_older_underway(const struct rds_conn *unrouted, uint16_t port)
 {
 	struct rds_conn *conn;
 	bool has = false;
 
 	for (conn = rds_conn_list; conn && !has; conn = conn->next) {
-		if (!rds_conn_between(conn, &nowhere->id))
+		if (!rds_conn_between(conn, &unrouted->id))
 			continue;
 		if (!rds_trylock(&conn->tx))
 			return true;
@@ -253,16 +253,16 @@ struct delivery {
 	int file;
 };
 
-static int batch_write(const struct rds_conn *nowhere, uint16_t port, int64_t room, struct delivery *d)
+static int batch_write(const struct rds_conn *unrouted, uint16_t port, int64_t room, struct delivery *d)
 {
-	struct rds_queue_item *q = nowhere->queue;
+	struct rds_queue_item *q = unrouted->queue;
 	struct rds_mailbox_batch *p = &d->p;
 	int file = d->file, err = 0;
 	off_t size = 0;
 
 	for (; !err && d->weight <= room && (q = queued_next_for(q, port)); q = q->next) {
 		struct rds_share_message m = {
-			.saddr = nowhere->id.laddr, .sport = q->hdr.sport, .tos = nowhere->id.tos, .len = q->hdr.len};
+			.saddr = unrouted->id.laddr, .sport = q->hdr.sport, .tos = unrouted->id.tos, .len = q->hdr.len};
 
 		if (q->hdr.ext_type == RDS_EXTHDR_RDMA_DEST)
 			m.cookie = rds_cookie(q->hdr.ext_rkey, q->hdr.ext_offset);
@@ -298,14 +298,14 @@ static int batch_deliver(const struct rds_procid *name, void *arg)
 }
 
 /* Does the port belong to a socket that no process owns? */
-static bool port_is_nobodys(const struct rds_conn *nowhere, uint16_t port, struct registry_mailbox *inbox)
+static bool port_is_orphan(const struct rds_conn *unrouted, uint16_t port, struct registry_mailbox *mailbox)
 {
 	struct registry_owner own;
 
-	if (!port || registry_lookup(rds_node_registry, &nowhere->id.faddr, port, nowhere->id.scope, &own) ||
+	if (!port || registry_lookup(rds_node_registry, &unrouted->id.faddr, port, unrouted->id.scope, &own) ||
 	    own.proc != REGISTRY_NOBODY)
 		return false;
-	registry_sock_mailbox(rds_node_registry, own.sock, inbox);
+	registry_sock_mailbox(rds_node_registry, own.sock, mailbox);
 	return true;
 }
 
@@ -313,15 +313,15 @@ static bool port_is_nobodys(const struct rds_conn *nowhere, uint16_t port, struc
  * Delivers the messages for the port that are queued before an operation, as far as there is room.
  * Returns their number.
  */
-static uint32_t mailbox_deliver_port(const struct rds_conn *nowhere, uint16_t port)
+static uint32_t mailbox_deliver_port(const struct rds_conn *unrouted, uint16_t port)
 {
 	struct delivery d = {.p = {.magic = RDS_SHARE_MAGIC, .version = RDS_SHARE_VERSION}};
-	struct rds_queue_item *q = queued_next_for(nowhere->queue, port);
+	struct rds_queue_item *q = queued_next_for(unrouted->queue, port);
 	struct registry_mailbox has;
 	int err;
 
-	if (!q || !port_is_nobodys(nowhere, port, &has) || rds_queue_item_outlived(nowhere, q) ||
-	    mailbox_older_underway(nowhere, port))
+	if (!q || !port_is_orphan(unrouted, port, &has) || rds_queue_item_outlived(unrouted, q) ||
+	    mailbox_older_underway(unrouted, port))
 		return 0;
 	if (has.mailbox_bytes > has.rcvbuf) {
 		rds_warn_once("an RDS socket without an owner has more messages waiting than its SO_RCVBUF: the rest "
@@ -331,19 +331,19 @@ static uint32_t mailbox_deliver_port(const struct rds_conn *nowhere, uint16_t po
 	d.file = os_memfd("rds batch", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (d.file < 0)
 		return 0;
-	err = batch_write(nowhere, port, (int64_t)has.rcvbuf - has.mailbox_bytes, &d);
+	err = batch_write(unrouted, port, (int64_t)has.rcvbuf - has.mailbox_bytes, &d);
 	if (err >= 0)
-		err = registry_orphan_act(rds_node_registry, &nowhere->id.faddr, port, nowhere->id.scope,
+		err = registry_orphan_act(rds_node_registry, &unrouted->id.faddr, port, unrouted->id.scope,
 					  has.mailbox_bytes, d.weight, batch_deliver, &d);
 	os_close(d.file);
 	return err >= 0 ? d.p.n_messages : 0;
 }
 
 /* Moves the n messages that were delivered from the queue to the end of a list. */
-static struct rds_queue_item **mailbox_unqueue(struct rds_conn *nowhere, uint16_t port, uint32_t n,
+static struct rds_queue_item **mailbox_unqueue(struct rds_conn *unrouted, uint16_t port, uint32_t n,
 					       struct rds_queue_item **tail)
 {
-	struct rds_queue_item **link = &nowhere->queue, *q;
+	struct rds_queue_item **link = &unrouted->queue, *q;
 
 	while (n) {
 		q = *link;
@@ -353,32 +353,32 @@ static struct rds_queue_item **mailbox_unqueue(struct rds_conn *nowhere, uint16_
 		}
 		n--;
 		*link = q->next;
-		nowhere->queue_len--;
+		unrouted->queue_len--;
 		q->next = NULL;
 		*tail = q;
 		tail = &q->next;
 	}
 	while (*link)
 		link = &(*link)->next;
-	nowhere->queue_tail = link;
+	unrouted->queue_tail = link;
 	return tail;
 }
 
-struct rds_queue_item *rds_mailbox_deliver(struct rds_conn *nowhere)
+struct rds_queue_item *rds_mailbox_deliver(struct rds_conn *unrouted)
 {
 	struct rds_queue_item *q, *gone = NULL, **tail = &gone;
 	uint32_t n;
 
-	for (q = nowhere->queue; q;) {
-		n = rds_port_set_add(&seen, q->u.dport) ? mailbox_deliver_port(nowhere, q->u.dport) : 0;
+	for (q = unrouted->queue; q;) {
+		n = rds_port_set_add(&seen, q->u.dport) ? mailbox_deliver_port(unrouted, q->u.dport) : 0;
 		if (!n) {
 			q = q->next;
 			continue;
 		}
-		tail = mailbox_unqueue(nowhere, q->u.dport, n, tail);
-		q = nowhere->queue; /* the old q is in the other list now */
+		tail = mailbox_unqueue(unrouted, q->u.dport, n, tail);
+		q = unrouted->queue; /* the old q is in the other list now */
 	}
-	for (q = nowhere->queue; q; q = q->next)
+	for (q = unrouted->queue; q; q = q->next)
 		rds_port_set_del(&seen, q->u.dport);
 	for (q = gone; q; q = q->next)
 		rds_port_set_del(&seen, q->u.dport);

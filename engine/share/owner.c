@@ -150,10 +150,10 @@ static void owner_detach_channel(struct rds_owner_channel *h, bool read)
 
 	rds_owner_sleep_end(h);
 	owner_settle_unread(h, read);
-	for (p = &c->holders; *p != h; p = &(*p)->next)
+	for (p = &c->channels; *p != h; p = &(*p)->next)
 		;
 	*p = h->next;
-	if (!c->holders)
+	if (!c->channels)
 		rds_owner_end(c);
 	/* Last: a borrower's last close waits for this (rds_borrower_close_wait()). */
 	rds_helper_event_del(atomic_load(&h->fd));
@@ -236,7 +236,7 @@ int rds_owner_memory_granted(uint64_t token, pid_t pid, int memory)
 	struct rds_owner_channel *h = NULL;
 
 	for (c = owned_sockets; c && !h; c = c->next)
-		for (h = c->holders; h && (!h->token || h->token != token); h = h->next)
+		for (h = c->channels; h && (!h->token || h->token != token); h = h->next)
 			;
 	if (!h || h->pid != pid) {
 		os_close(memory);
@@ -269,7 +269,7 @@ void rds_owner_leases_made(void)
 
 	for (c = owned_sockets; c; c = next) {
 		next = c->next;
-		for (h = c->holders; h; h = after) {
+		for (h = c->channels; h; h = after) {
 			after = h->next; /* the end of the last channel frees c */
 			if (h->call && owner_can_send_lease(h))
 				owner_send_retry(h, h->seq);
@@ -334,7 +334,7 @@ static void owner_channel_event(struct rds_helper_event *ev, uint32_t events)
 	struct rds_owner_channel *h = container_of(ev, struct rds_owner_channel, ev);
 	int fds[OS_PASS_MAX];
 	struct rds_owner_request *call;
-	unsigned nfds, i, most = RDS_EVENT_MOST; /* level-triggered: the rest makes another event */
+	unsigned nfds, i, most = RDS_EVENT_MAX; /* level-triggered: the rest makes another event */
 	bool lost, more = true;
 	ssize_t n;
 

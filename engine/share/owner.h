@@ -39,7 +39,7 @@ struct rds_owner {
 	struct rds_sock *sk; /* referenced */
 	/* A copy.  Every attached borrower has one as well, so this one hides no last close. */
 	_Atomic int standin;
-	struct rds_owner_channel *holders;		   /* one for each channel of a borrower */
+	struct rds_owner_channel *channels;		   /* one for each channel of a borrower */
 	struct rds_owner_channel *waiting, **waiting_tail; /* in the order of their calls */
 };
 

@@ -97,7 +97,7 @@ static bool owner_channel_is_idle(const struct rds_owner_channel *h, uint64_t no
 	const uint64_t most = rds_patience_ns(RDS_PATIENCE_BORROWER_IDLE);
 	int fd = atomic_load(&h->fd);
 
-	return !h->call && now - h->used >= most && h->owner->holders->next && !os_bytes_there(fd, SIOCOUTQ) &&
+	return !h->call && now - h->used >= most && h->owner->channels->next && !os_bytes_there(fd, SIOCOUTQ) &&
 	       !os_bytes_there(fd, SIOCINQ);
 }
 
@@ -107,7 +107,7 @@ static struct rds_owner_channel *owner_channel_longest_idle(uint64_t now)
 	struct rds_owner *c = NULL;
 
 	while ((c = rds_owner_next(c)))
-		for (h = c->holders; h; h = h->next)
+		for (h = c->channels; h; h = h->next)
 			if ((!best || h->used < best->used) && owner_channel_is_idle(h, now))
 				best = h;
 	return best;
@@ -163,7 +163,7 @@ static struct rds_owner_channel *owner_channel_find_dead(bool *wait)
 
 	*wait = false;
 	while ((c = rds_owner_next(c)))
-		for (h = c->holders; h; h = h->next) {
+		for (h = c->channels; h; h = h->next) {
 			if (!h->unread || !h->pid || !os_bytes_there(atomic_load(&h->fd), SIOCOUTQ))
 				continue;
 			if (process_has_ended(h->pid))
@@ -226,8 +226,8 @@ static int owner_channel_new(struct rds_owner *c, int channel)
 		free(h);
 		return err;
 	}
-	h->next = c->holders;
-	c->holders = h;
+	h->next = c->channels;
+	c->channels = h;
 	return 0;
 }
 
@@ -297,9 +297,9 @@ static void attach_accept(struct rds_sock *sk, const struct rds_share_attach *he
 	/* -EPIPE, -ECONNRESET: the borrower has closed the channel again, or has ended. */
 	if (err && err != -EPIPE && err != -ECONNRESET)
 		rds_warn_once("an RDS socket cannot be shared with another process just now: %s", strerror(-err));
-	if (!c->holders)
+	if (!c->channels)
 		rds_owner_end(c);
-	else if (c->holders->bare)
+	else if (c->channels->bare)
 		rds_lease_make_late(sk);
 }
 
@@ -380,7 +380,7 @@ void rds_owner_pair_readable(struct rds_sock *sk)
 {
 	int fds[OS_PASS_MAX], pair = rds_sock_pair_fd(sk);
 	struct rds_share_attach hello;
-	unsigned nfds, most = RDS_EVENT_MOST;
+	unsigned nfds, most = RDS_EVENT_MAX;
 	bool filler = false, lost;
 	struct rds_owner *c;
 	ssize_t n;

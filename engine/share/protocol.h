@@ -113,7 +113,7 @@ enum rds_share_kind {
 struct rds_handoff_packet {
 	uint32_t magic, version;
 	uint64_t size;
-	uint32_t has_inbox, has_will;
+	uint32_t has_mailbox, has_lease;
 };
 
 /*

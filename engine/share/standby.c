@@ -108,20 +108,20 @@ void standby_drop(struct standby *h)
 
 int rds_standby_read_lease(int page, struct rds_share_state *st)
 {
-	struct rds_lease_page *will;
+	struct rds_lease_page *lease;
 	void *map;
 	int err = rds_lease_is_sound(page) ? 0 : -EPROTO;
 
 	if (!err)
-		err = os_mmap(sizeof(*will), PROT_READ, MAP_SHARED, page, 0, &map);
+		err = os_mmap(sizeof(*lease), PROT_READ, MAP_SHARED, page, 0, &map);
 	if (err)
 		return err;
-	will = map;
-	if (will->magic != RDS_SHARE_MAGIC || will->version != RDS_SHARE_VERSION)
+	lease = map;
+	if (lease->magic != RDS_SHARE_MAGIC || lease->version != RDS_SHARE_VERSION)
 		err = -EPROTO;
-	*st = will->st[atomic_load(&will->which) & 1];
+	*st = lease->st[atomic_load(&lease->which) & 1];
 	st->n_messages = st->n_reports = st->n_unsent = 0;
-	os_munmap(map, sizeof(*will));
+	os_munmap(map, sizeof(*lease));
 	return err;
 }
 
@@ -146,7 +146,7 @@ static bool standin_is_ours(uint64_t inode)
  * Without the pipe (no descriptor was free) sleepers are not woken, but the socket can still be
  * taken over.
  */
-static void standby_keep_hangup(struct standby *h, const int *fds, unsigned n, uint64_t will)
+static void standby_keep_hangup(struct standby *h, const int *fds, unsigned n, uint64_t lease)
 {
 	struct stat st;
 	unsigned i;
@@ -161,7 +161,7 @@ static void standby_keep_hangup(struct standby *h, const int *fds, unsigned n, u
 	 * The standby may be of another socket, whose stand-in was closed unnoticed, and whose
 	 * inode this socket has got.
 	 */
-	if (n && (os_fstat(atomic_load(&h->fd[LEASE]), &st) || st.st_ino != will))
+	if (n && (os_fstat(atomic_load(&h->fd[LEASE]), &st) || st.st_ino != lease))
 		standby_drop(h);
 }
 
@@ -341,13 +341,13 @@ int rds_standby_owner_pid(uint64_t inode)
 uint64_t rds_standby_timeo(uint64_t inode, bool send)
 {
 	int page = standby_find_fd(inode, LEASE);
-	struct rds_lease_page will;
+	struct rds_lease_page lease;
 	const struct rds_share_state *st;
 
-	if (page < 0 || os_pread(page, &will, sizeof(will), 0) != sizeof(will) || will.magic != RDS_SHARE_MAGIC ||
-	    will.version != RDS_SHARE_VERSION)
+	if (page < 0 || os_pread(page, &lease, sizeof(lease), 0) != sizeof(lease) || lease.magic != RDS_SHARE_MAGIC ||
+	    lease.version != RDS_SHARE_VERSION)
 		return RDS_BORROWER_NO_TIMEOUT;
-	st = &will.st[will.which & 1];
+	st = &lease.st[lease.which & 1];
 	return send ? st->sndtimeo_ns : st->rcvtimeo_ns;
 }
 
@@ -401,7 +401,7 @@ static int standby_take_parked(int fd, struct rds_handoff *e)
 	err = rds_handoff_take_parked(fd, e->page >= 0, &d, fds);
 	if (err)
 		return err;
-	*e = (struct rds_handoff){.pair = fds[0], .page = e->page, .file = fds[1], .inbox = fds[2], .size = d.size};
+	*e = (struct rds_handoff){.pair = fds[0], .page = e->page, .file = fds[1], .mailbox = fds[2], .size = d.size};
 	if (fds[3] < 0)
 		return 0;
 	/*
@@ -414,8 +414,8 @@ static int standby_take_parked(int fd, struct rds_handoff *e)
 		return 0;
 	os_close(e->pair);
 	os_close(e->file);
-	if (e->inbox >= 0)
-		os_close(e->inbox);
+	if (e->mailbox >= 0)
+		os_close(e->mailbox);
 	if (e->page >= 0)
 		os_close(e->page);
 	e->page = -1;
@@ -430,9 +430,9 @@ static int standby_take_bare(struct standby *h, struct rds_handoff *e)
 	e->pair = atomic_load(&h->fd[PAIR]);
 	os_fd_register(e->pair);
 	atomic_store(&h->fd[PAIR], -1);
-	e->inbox = atomic_load(&h->fd[MAILBOX]);
-	if (e->inbox >= 0)
-		os_fd_register(e->inbox);
+	e->mailbox = atomic_load(&h->fd[MAILBOX]);
+	if (e->mailbox >= 0)
+		os_fd_register(e->mailbox);
 	atomic_store(&h->fd[MAILBOX], -1);
 	e->file = -1;
 	return 0;

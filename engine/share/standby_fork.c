@@ -22,13 +22,13 @@ static void standby_inherit(struct rds_sock *sk, void *arg)
 			  [LEASE] = atomic_load(&sk->lease_fd.n[0]),
 			  [MAILBOX] = atomic_load(&sk->mailbox_fd.n[0])};
 	struct standby *h;
-	int line[RDS_LEASE_FDS];
+	int lease_fds[RDS_LEASE_FDS];
 
 	(void)arg;
 	if (!atomic_load(&sk->lease) || !atomic_load(&sk->open) || fds[PAIR] < 0 || fds[LEASE] < 0 ||
-	    !rds_lease_fds(sk, line) || (rds_hook_number && rds_hook_number(sk) < 0))
+	    !rds_lease_fds(sk, lease_fds) || (rds_hook_number && rds_hook_number(sk) < 0))
 		return; /* no number: the parent owns it for others, and we have no stand-in */
-	fds[HANGUP] = os_fcntl(line[1], F_DUPFD_CLOEXEC, 0);
+	fds[HANGUP] = os_fcntl(lease_fds[1], F_DUPFD_CLOEXEC, 0);
 	h = fds[HANGUP] < 0 ? NULL : standby_add(sk->inode);
 	if (!h)
 		return;

@@ -71,7 +71,7 @@ static void standin_lower_out(struct rds_sock *sk, int fd)
 {
 	struct pollfd p = {.fd = fd, .events = POLLOUT};
 	/* the other end, which borrowers have as well, may be read at the same time */
-	unsigned most = RDS_EVENT_MOST;
+	unsigned most = RDS_EVENT_MAX;
 	int small = 1;
 
 	if (!standin_is_fd(sk, fd))

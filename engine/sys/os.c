@@ -377,11 +377,11 @@ bool os_recv_is_eof(int fd)
  * This library writes fewer packets. A peer that goes on writing as fast as we read must not keep
  * this thread here.
  */
-#define RECV_MOST 256u
+#define RECV_MAX 256u
 
 void os_recv_discard(int fd)
 {
-	unsigned most = RECV_MOST;
+	unsigned most = RECV_MAX;
 	char buf[16];
 	ssize_t n;
 

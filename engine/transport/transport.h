@@ -229,12 +229,12 @@ struct rds_transport_ops {
 	 * The key by which the endpoint's peer names the memory.  False: the endpoint has another
 	 * device.
 	 */
-	bool (*mr_key)(struct rds_ep *ep, const struct rds_device_mr *shown, struct rds_device_key *far);
+	bool (*mr_key)(struct rds_ep *ep, const struct rds_device_mr *dev_mr, struct rds_device_key *far);
 	/*
 	 * When this returns, no peer can access the memory.  No lock held but `control` and those
 	 * of sockets.
 	 */
-	void (*mr_deregister)(struct rds_device_mr *shown);
+	void (*mr_deregister)(struct rds_device_mr *dev_mr);
 	/*
 	 * Only with DEVICE_OPS; conn->tx.  The operation comes after messages sent earlier and
 	 * before messages sent later, and goes with the next flush.  up->op_done tells when it is

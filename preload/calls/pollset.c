@@ -73,10 +73,10 @@ struct timespec *deadline_left(const struct deadline *d, struct timespec *left)
 
 int pollset_init(struct pollset *ps, unsigned n)
 {
-	unsigned lines = rds_standby_hangup_fds(NULL, 0);
+	unsigned hangups = rds_standby_hangup_fds(NULL, 0);
 
-	if (lines > n)
-		n = lines;
+	if (hangups > n)
+		n = hangups;
 	ps->room = n < POLLSET_SMALL ? POLLSET_SMALL : n;
 	ps->n_rds = ps->n_kernel = ps->n_hangups = 0;
 	ps->by_select = ps->looked = ps->all_hangups = ps->again = false;
@@ -238,7 +238,7 @@ static unsigned pollset_add_hangups(struct pollset *ps)
  */
 static int pollset_sleep(struct pollset *ps, int extra, const struct deadline *d, const sigset_t *mask)
 {
-	unsigned n = ps->n_kernel + pollset_add_hangups(ps), lines = n - ps->n_kernel, i, hung_up = 0;
+	unsigned n = ps->n_kernel + pollset_add_hangups(ps), hangups = n - ps->n_kernel, i, hung_up = 0;
 
 	if (extra >= 0)
 		ps->kernel[n++] = (struct pollfd){.fd = extra, .events = POLLIN};
@@ -249,7 +249,7 @@ static int pollset_sleep(struct pollset *ps, int extra, const struct deadline *d
 		return -errno;
 	if (extra >= 0 && ps->kernel[n - 1].revents)
 		rc--;
-	for (i = 0; i < lines; i++)
+	for (i = 0; i < hangups; i++)
 		hung_up += ps->kernel[ps->n_kernel + i].revents != 0;
 	rc -= (int)hung_up;
 	if (!rc && hung_up) {

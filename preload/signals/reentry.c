@@ -141,7 +141,7 @@ struct reentry {
 	ucontext_t handler, call, mover;
 	struct piece handlers, calls;
 	/* signal masks: of the interrupted code, of the handler, meanwhile */
-	uint64_t before, mask, deaf;
+	uint64_t before, mask, blocked;
 	stack_t signals; /* the handler's sigaltstack(), on which it may run */
 	bool failed;
 	char calls_copy[LEAVE_MAX];
@@ -376,7 +376,7 @@ static void step_forward(unsigned low, unsigned high)
 		setcontext(&r->handler);
 	}
 	piece_save(&r->handlers);
-	frame_mask_set(r, &r->deaf);
+	frame_mask_set(r, &r->blocked);
 	frame_return(r->frame);
 }
 
@@ -405,7 +405,7 @@ static void step_back(unsigned low, unsigned high)
 	/* As if the function were called. */
 	regs[REG_RSP] = (greg_t)(uintptr_t)(r->stack + sizeof(r->stack) - sizeof(void *));
 	regs[REG_EFL] &= ~(greg_t)DIRECTION;
-	frame_mask_set(r, &r->deaf);
+	frame_mask_set(r, &r->blocked);
 	/*
 	 * The signal frame has brought back the call's signal stack. With SS_AUTODISARM it is not
 	 * the same as the handler's.
@@ -464,11 +464,11 @@ static void reentry_free_over(const struct reentry *r, const char *here)
 /* Frees what handlers that never came back have left. */
 static void reentry_thread_end(void *arg)
 {
-	uint64_t deaf = signal_all_but_faults(), mask;
+	uint64_t blocked = signal_all_but_faults(), mask;
 	struct reentry_state *inside = arg;
 	struct reentry *r;
 
-	signal_mask_swap(&deaf, &mask);
+	signal_mask_swap(&blocked, &mask);
 	while ((r = inside->late_handlers)) {
 		inside->late_handlers = r->next;
 		reentry_free(r);
@@ -489,7 +489,7 @@ static struct reentry *reentry_new(const struct search *s)
 	r->frame = s->frame;
 	r->end = context_stack(s->frame) - RED_ZONE;
 	memcpy(&r->before, &s->frame->uc_sigmask, OS_KERNEL_SIGSET);
-	r->deaf = signal_all_but_faults();
+	r->blocked = signal_all_but_faults();
 	r->shared = frame_on_call_stack(s->frame);
 	r->low = s->frame_run ? s->frame_run - RED_ZONE : NULL;
 	return r;
@@ -511,7 +511,7 @@ static void reentry_start(const uint64_t *mask)
 	if (!r)
 		return;
 	r->mask = *mask;
-	r->deaf |= r->before | r->mask;
+	r->blocked |= r->before | r->mask;
 	sigaltstack(NULL, &r->signals);
 	r->signals.ss_flags &= ~SS_ONSTACK;
 	reentry_free_over(r, __builtin_frame_address(0));
@@ -526,10 +526,10 @@ static void reentry_start(const uint64_t *mask)
 
 void reentry_call_finish(void)
 {
-	uint64_t deaf = signal_all_but_faults(), mask;
+	uint64_t blocked = signal_all_but_faults(), mask;
 	int saved = errno;
 
-	signal_mask_swap(&deaf, &mask);
+	signal_mask_swap(&blocked, &mask);
 	reentry_start(&mask);
 	signal_mask_swap(&mask, NULL);
 	errno = saved;

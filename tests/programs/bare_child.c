@@ -40,7 +40,7 @@ static int has_will(void)
 		snprintf(path, sizeof(path), "/proc/self/fd/%s", entry->d_name);
 		n = readlink(path, name, sizeof(name) - 1);
 		name[n > 0 ? n : 0] = 0;
-		found = strstr(name, "rds will") != NULL;
+		found = strstr(name, "rds lease") != NULL;
 	}
 	closedir(dir);
 	return found;

@@ -61,7 +61,7 @@ static unsigned wills_mapped(void)
 
 	ck_assert_ptr_nonnull(maps);
 	while (fgets(line, sizeof(line), maps))
-		n += strstr(line, "rds will") != NULL;
+		n += strstr(line, "rds lease") != NULL;
 	fclose(maps);
 	return n;
 }

@@ -124,7 +124,7 @@ static unsigned numbers(void)
 
 static void give_up(struct rds_handoff *e)
 {
-	int fds[] = {e->pair, e->page, e->file, e->inbox};
+	int fds[] = {e->pair, e->page, e->file, e->mailbox};
 	unsigned i;
 
 	for (i = 0; i < 4; i++)
@@ -168,7 +168,7 @@ START_TEST(only_when_the_carrier_is_gone)
 	ck_assert_int_eq(rds_standby_take_over(standin, inode, &e), 0);
 	ck_assert_int_lt(e.file, 0);
 	ck_assert_int_ge(e.page, 0);
-	ck_assert_int_ge(e.inbox, 0);
+	ck_assert_int_ge(e.mailbox, 0);
 	ck_assert_int_eq(send(e.pair, "x", 1, 0), 1);
 	ck_assert_int_eq(recv(standin, &p, 1, 0), 1);
 	/* While it is taken here nobody else has it, and a late answer brings no second will. */
@@ -212,7 +212,7 @@ END_TEST
 static const struct {
 	bool held;
 	int shown;
-	bool has_will;
+	bool has_lease;
 } deposits[] = {{false, 0, true},  {true, 0, true}, {false, 1, true}, {true, 1, true},
 		{false, 0, false}, {true, 3, true}, {false, 3, false}};
 
@@ -225,7 +225,7 @@ static void show(int n)
 START_TEST(a_deposit_goes_first)
 {
 	unsigned before = numbers();
-	bool held = deposits[_i].held, has_will = deposits[_i].has_will;
+	bool held = deposits[_i].held, has_lease = deposits[_i].has_lease;
 	struct rds_handoff e;
 	pid_t pid;
 
@@ -233,16 +233,16 @@ START_TEST(a_deposit_goes_first)
 		hello(3);
 	show(deposits[_i].shown);
 	pid = carrier();
-	ck_assert_int_eq(rds_handoff_park(end_of_it, file, -1, has_will ? will : -1, 77), 0);
-	if (has_will && (held || !deposits[_i].shown))
+	ck_assert_int_eq(rds_handoff_park(end_of_it, file, -1, has_lease ? will : -1, 77), 0);
+	if (has_lease && (held || !deposits[_i].shown))
 		/* until the lock is let go */
 		ck_assert_int_eq(rds_standby_take_over(standin, inode, &e), -EAGAIN);
 	end(pid);
 	ck_assert_int_eq(rds_standby_take_over(standin, inode, &e), 0);
 	ck_assert_int_ge(e.file, 0);
 	ck_assert_uint_eq(e.size, 77);
-	ck_assert_int_lt(e.inbox, 0);
-	ck_assert_int_eq(e.page >= 0, has_will);
+	ck_assert_int_lt(e.mailbox, 0);
+	ck_assert_int_eq(e.page >= 0, has_lease);
 	ck_assert(!rds_handoff_is_parked(standin));
 	give_up(&e);
 	ck_assert_uint_eq(numbers(), before);

@@ -493,7 +493,7 @@ static void count(struct rds_timer *tm)
 	unsigned n = 0;
 
 	(void)tm;
-	for (h = c ? c->holders : NULL; h; h = h->next)
+	for (h = c ? c->channels : NULL; h; h = h->next)
 		n++;
 	atomic_store(&counted, n);
 	atomic_fetch_add(&counts, 1);

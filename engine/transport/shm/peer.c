@@ -352,7 +352,7 @@ static void peer_ctl_event(struct rds_helper_event *ev, uint32_t events)
 {
 	struct shm_peer *p = container_of(ev, struct shm_peer, ev);
 	struct shm_ctl_msg msg;
-	unsigned nfds, i, most = RDS_EVENT_MOST;
+	unsigned nfds, i, most = RDS_EVENT_MAX;
 	int fds[OS_PASS_MAX], err = 0;
 	bool reset = false;
 	ssize_t n;
@@ -413,7 +413,7 @@ static void peer_listen_pause(int err)
 
 static void peer_listen_event(struct rds_helper_event *ev, uint32_t events)
 {
-	unsigned most = RDS_EVENT_MOST; /* level triggered: the event comes again for the rest */
+	unsigned most = RDS_EVENT_MAX; /* level triggered: the event comes again for the rest */
 	struct ucred cred;
 	struct shm_peer *p;
 	int fd;

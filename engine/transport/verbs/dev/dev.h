@@ -349,8 +349,8 @@ void verbs_dev_async_event(struct rds_helper_event *ev, uint32_t events);
 /* ---- memory of programs (mr.c) ---- */
 
 int verbs_mr_register(struct verbs_dev *dev, void *mem, size_t len, struct rds_device_mr **out);
-bool verbs_mr_key(const struct verbs_dev *dev, const struct rds_device_mr *shown, struct rds_device_key *far);
-void verbs_mr_deregister(struct rds_device_mr *shown);
+bool verbs_mr_key(const struct verbs_dev *dev, const struct rds_device_mr *dev_mr, struct rds_device_key *far);
+void verbs_mr_deregister(struct rds_device_mr *dev_mr);
 void verbs_mr_dev_end(struct verbs_dev *dev); /* helper: the device is about to be freed */
 void verbs_mr_forget(void);		      /* forked child */
 

@@ -297,7 +297,7 @@ bool verbs_ep_want_room(struct rds_ep *ep, uint64_t seen_ack);
 void verbs_ep_push(struct rds_ep *ep);
 void verbs_ep_describe(struct rds_ep *ep, struct rds_ep_device *out);
 int verbs_ep_mr_register(struct rds_ep *ep, void *mem, size_t len, struct rds_device_mr **out);
-bool verbs_ep_mr_key(struct rds_ep *ep, const struct rds_device_mr *shown, struct rds_device_key *far);
+bool verbs_ep_mr_key(struct rds_ep *ep, const struct rds_device_mr *dev_mr, struct rds_device_key *far);
 int verbs_ep_post(struct rds_ep *ep, const struct rds_device_op *op);
 void verbs_ep_fence(struct rds_ep *ep);
 bool verbs_ep_progress(struct rds_transport *t);

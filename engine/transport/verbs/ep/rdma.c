@@ -61,9 +61,9 @@ int verbs_ep_mr_register(struct rds_ep *rep, void *mem, size_t len, struct rds_d
 	return verbs_mr_register(((struct verbs_ep *)rep)->dev, mem, len, out);
 }
 
-bool verbs_ep_mr_key(struct rds_ep *rep, const struct rds_device_mr *shown, struct rds_device_key *far)
+bool verbs_ep_mr_key(struct rds_ep *rep, const struct rds_device_mr *dev_mr, struct rds_device_key *far)
 {
-	return verbs_mr_key(((struct verbs_ep *)rep)->dev, shown, far);
+	return verbs_mr_key(((struct verbs_ep *)rep)->dev, dev_mr, far);
 }
 
 struct slice {
