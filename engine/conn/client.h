@@ -49,11 +49,8 @@ struct rds_conn_client {
 	void (*queue_attach)(struct rds_queue_item *q, struct rds_op *ops);
 	/* Must it wait in the queue, because of operations to other processes of that address? */
 	bool (*queue_holds)(struct rds_conn *conn, struct rds_op *ops);
-	/*
-	 * called when it is known which aborted messages the peer has had: up to that number.
-	 * refused: it acknowledges less than it did
-	 */
-	void (*queue_drop_aborted)(struct rds_conn *conn, uint64_t all, bool refused);
+	/* called when it is known which aborted messages the peer has had: up to that number */
+	void (*queue_drop_aborted)(struct rds_conn *conn, uint64_t all);
 	/* called before any other message goes out */
 	void (*answers_flush)(struct rds_conn *conn);
 	void (*advertise)(struct rds_conn *conn); /* sends the keys of conn->nadvertise */

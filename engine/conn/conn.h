@@ -254,11 +254,9 @@ struct rds_conn {
 	 * The first piece that was refused, 0: none (rx).  The peer knows of it when it has
 	 * acknowledged this number of ours (tx): of the last answer that refuses, or, if that was lost,
 	 * of what was sent over the next endpoint.  Until then, a new endpoint acknowledges nothing from
-	 * that piece on: the peer would take that for a success.  told: the last number that the peer
-	 * was said to have sent us, when a connection was made (rx).  If it has sent more, it has heeded
-	 * that, and what was refused before is settled.
+	 * that piece on: the peer would take that for a success.
 	 */
-	uint64_t refused, refusal_sent, told;
+	uint64_t refused, refusal_sent;
 
 	/*
 	 * Regions that devices reach (rx): our own that the peer knows, keys that are still to be

@@ -148,7 +148,7 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 	atomic_store(&conn->answer_bytes, 0);
 	conn->reading = conn->offered_seq = 0;
 	conn->nover = conn->nfailed = 0;
-	conn->refused = conn->refusal_sent = conn->told = 0;
+	conn->refused = conn->refusal_sent = 0;
 	conn->pulled = false;
 	atomic_store(&conn->offered_bytes, 0);
 	conn->void_op = conn->void_message = 0;
@@ -348,9 +348,8 @@ static struct rds_received conn_received(struct rds_conn *conn)
 	rx_lock();
 	r.acked = rds_conn_recv_taken(conn);
 	r.all = atomic_load_explicit(&conn->next_rx, memory_order_relaxed) - 1;
-	if (conn->refusal_sent <= conn->acked || (conn->refused <= conn->told && conn->told < r.all))
+	if (conn->refusal_sent <= conn->acked)
 		conn->refused = 0;
-	conn->told = r.all;
 	if (conn->refused && conn->refused <= r.acked)
 		r.acked = conn->refused - 1;
 	rx_unlock();

@@ -403,13 +403,10 @@ void rds_queue_purge(struct rds_conn *conn, bool answers)
 /* The endpoint is up, and the peer has told what it has: these messages need not be sent again. */
 void rds_queue_acked(struct rds_conn *conn, struct rds_received there)
 {
-	bool less;
-
 	if (unlikely(there.acked > there.all || there.all > rds_queue_sent(conn))) {
 		conn_distrust_ack(conn, there.all);
 		return;
 	}
-	less = there.acked < conn->acked;
 	while (conn->queue && conn->queue->u.seq <= there.acked) {
 		rds_queue_unacked_release(&conn->queue->u);
 		queue_pop(conn);
@@ -417,7 +414,7 @@ void rds_queue_acked(struct rds_conn *conn, struct rds_received there)
 	if (there.acked > conn->acked)
 		conn->acked = there.acked;
 	if (unlikely(conn->aborted))
-		rds_conn_client.queue_drop_aborted(conn, there.all, less);
+		rds_conn_client.queue_drop_aborted(conn, there.all);
 }
 
 /*

@@ -394,27 +394,13 @@ bool rds_ops_async_under_way(const struct rds_conn *conn)
  * the connection comes up again, the peer does not acknowledge what it has refused in this way
  * (rds_conn.refused).  A device that refuses a write breaks the connection before the message.
  */
-static bool op_is_open(const struct rds_op *op)
-{
-	return op->arrived && op->started && !op->over && op->kind == RDS_OP_WRITE && !op->by_device;
-}
-
-void rds_ops_settle(struct rds_conn *conn, bool refused)
-{
-	struct rds_op *op, *next;
-
-	for (op = conn->ops; op; op = next) {
-		next = op->next;
-		if (op_is_open(op))
-			op_complete(op, refused ? RDS_RDMA_OTHER_ERROR : RDS_RDMA_SUCCESS);
-	}
-	ops_complete_in_order(conn);
-}
-
 static int op_broken_status(struct rds_op *op)
 {
+	rds_op_fetch_end(op, true);
 	op->unsure = op->with_message && op->kind == RDS_OP_WRITE && !op->over;
-	return op->arrived && op->kind == RDS_OP_WRITE ? RDS_RDMA_SUCCESS : RDS_RDMA_DROPPED;
+	if (!op->arrived || op->kind != RDS_OP_WRITE)
+		return RDS_RDMA_DROPPED;
+	return op->by_device ? RDS_RDMA_SUCCESS : RDS_RDMA_OTHER_ERROR;
 }
 
 /* Its program sends again what the break has cost, then this operation. */
@@ -429,9 +415,6 @@ void rds_ops_broken(struct rds_conn *conn, bool all, bool behind_lost)
 
 	for (op = conn->ops; op; op = next) {
 		next = op->next;
-		rds_op_fetch_end(op, true);
-		if (!all && op_is_open(op))
-			continue; /* rds_ops_settle() */
 		if (all || op->started || (behind_lost && op_follows_lost(op)))
 			op_complete(op, all ? RDS_RDMA_REMOTE_ERROR : op_broken_status(op));
 	}

@@ -69,13 +69,10 @@ static bool queued_is_held(struct rds_queue_item *q)
 	return true;
 }
 
-void rds_op_drop_aborted(struct rds_conn *conn, uint64_t all, bool refused)
+void rds_op_drop_aborted(struct rds_conn *conn, uint64_t all)
 {
 	struct rds_queue_item **p = &conn->queue, *q;
 
-	rx_lock();
-	rds_ops_settle(conn, refused);
-	rx_unlock();
 	while ((q = *p)) {
 		bool received = q->u.seq <= all;
 

@@ -50,7 +50,7 @@ static void serve_send_result(struct rds_conn *conn, struct rds_queue_item *q, c
 		conn->void_op = asked->id;
 		conn->void_message = asked->message;
 		q->refuses = true;
-		if (conn->refused <= conn->told)
+		if (!conn->refused)
 			conn->refused = rx->hdr.seq;
 	}
 	rds_wire_op_encode(&h, q->data);

@@ -282,13 +282,8 @@ bool rds_ops_async_under_way(const struct rds_conn *conn);
 void rds_ops_conn_broken(struct rds_conn *conn, bool all);
 bool rds_op_abort_needed(const struct rds_conn *conn);
 void rds_op_abort_mark(struct rds_conn *conn);
-/*
- * all: the last message that the peer has received.  refused: it may have refused operations whose
- * message it has acknowledged.
- */
-void rds_op_drop_aborted(struct rds_conn *conn, uint64_t all, bool refused);
-/* The same for operations that the last break has left open, since their message was acknowledged. */
-void rds_ops_settle(struct rds_conn *conn, bool refused);
+/* all: the last message that the peer has received */
+void rds_op_drop_aborted(struct rds_conn *conn, uint64_t all);
 /*
  * Decides which messages are to be sent again, because their operations have been carried out.
  * Called first when the connection breaks, or, while it is up, before its messages are requeued

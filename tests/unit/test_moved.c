@@ -303,6 +303,7 @@ START_TEST(test_answer_is_lost)
 	struct rds_wire_op_hdr op = {.kind = RDS_OP_WRITE, .last = true, .rkey = 12345, .id = 7, .message = 7};
 	struct rds_hdr hdr = {.sport = 9, .dport = 4000, .seq = 1, .flags = RDS_FLAG_OP, .len = RDS_OP_HDR + 1};
 	unsigned char piece[RDS_OP_HDR + 1] = {0};
+	unsigned n;
 
 	far_connects();
 	atomic_store(&fake.stuck, answer == WAITS);
@@ -325,8 +326,11 @@ START_TEST(test_answer_is_lost)
 	ep_down(fake.eps[1], -ECONNRESET, false);
 	far_up(2);
 	ck_assert_uint_eq(fake.eps[2]->here.acked, answer == HAS_IT ? 2 : 0);
-	hdr = (struct rds_hdr){.sport = 9, .seq = 3};
+	hdr = (struct rds_hdr){.sport = 9, .seq = 3}; /* a ping, and its answer */
 	far_sends(2, &hdr, "", 0);
+	n = answer == WAITS ? 0 : 1;
+	await(locked(&fake.nsent) == n + 1);
+	far_acks(2, fake.sent[n].hdr.seq);
 	ep_down(fake.eps[2], -ECONNRESET, false);
 	far_up(3);
 	ck_assert_uint_eq(fake.eps[3]->here.acked, 3);
