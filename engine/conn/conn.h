@@ -78,7 +78,6 @@ struct rds_queue_item {
 	struct rds_hdr hdr;
 	struct rds_queue_handoff handoff;
 	bool was_sent; /* a transport had it once: the peer may have it already */
-	bool refuses;  /* an answer: the operation has failed here */
 	/* UNROUTED: queued before its port was last asked for, so the answer counts for it */
 	bool port_asked;
 	/*
@@ -250,13 +249,6 @@ struct rds_conn {
 	bool pulled; /* a piece was put before older messages (rdma/op_order.c; tx) */
 	/* last failed operation, and the message that goes with it, which is not delivered */
 	uint64_t void_op, void_message;
-	/*
-	 * The first piece that was refused, 0: none (rx).  The peer knows of it when it has
-	 * acknowledged this number of ours (tx): of the last answer that refuses, or, if that was lost,
-	 * of what was sent over the next endpoint.  Until then, a new endpoint acknowledges nothing from
-	 * that piece on: the peer would take that for a success.
-	 */
-	uint64_t refused, refusal_sent;
 
 	/*
 	 * Regions that devices reach (rx): our own that the peer knows, keys that are still to be

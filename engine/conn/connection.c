@@ -148,7 +148,6 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 	atomic_store(&conn->answer_bytes, 0);
 	conn->reading = conn->offered_seq = 0;
 	conn->nover = conn->nfailed = 0;
-	conn->refused = conn->refusal_sent = 0;
 	conn->pulled = false;
 	atomic_store(&conn->offered_bytes, 0);
 	conn->void_op = conn->void_message = 0;
@@ -339,21 +338,15 @@ static bool conn_peer_is_gone(const struct rds_conn *conn)
 	       !registry_proc_alive(rds_node_registry, conn->id.peer_slot, &conn->id.peer);
 }
 
-/* What the peer is told of its messages when a connection is made.  Neither tx nor rx held. */
+/* What the peer is told of its messages when a connection is made.  rx not held. */
 static struct rds_received conn_received(struct rds_conn *conn)
 {
 	struct rds_received r;
 
-	rds_lock(&conn->tx);
 	rx_lock();
 	r.acked = rds_conn_recv_taken(conn);
 	r.all = atomic_load_explicit(&conn->next_rx, memory_order_relaxed) - 1;
-	if (conn->refusal_sent <= conn->acked)
-		conn->refused = 0;
-	if (conn->refused && conn->refused <= r.acked)
-		r.acked = conn->refused - 1;
 	rx_unlock();
-	rds_unlock(&conn->tx);
 	return r;
 }
 

@@ -296,8 +296,6 @@ void rds_queue_flush(struct rds_conn *conn)
 			continue;
 		}
 		q->u.flags = q->hdr.flags;
-		if (unlikely(q->refuses))
-			conn->refusal_sent = q->u.seq;
 		told |= q->u.report & RDS_REPORT_END;
 		if (ops->caps & RDS_TCAP_DIRECT)
 			rds_queue_unacked_release(&q->u);
@@ -323,7 +321,7 @@ struct rds_queue_item *rds_queue_item_copy(struct rds_conn *conn, struct rds_ep 
 	if (unlikely(u->again) && !(u->report & RDS_REPORT_END))
 		q->u.op = 0; /* already settled (rds_ops_judge()) */
 	q->was_sent = true;
-	q->port_asked = q->refuses = false;
+	q->port_asked = false;
 	q->meant_sock = 0;
 	q->hdr = (struct rds_hdr){.seq = u->seq,
 				  .len = u->len,
@@ -389,13 +387,10 @@ void rds_queue_purge(struct rds_conn *conn, bool answers)
 
 	while ((q = *p)) {
 		if (!rds_unacked_aborted(&q->u) && /* else it ends in its turn (rdma/op_flush.c) */
-		    (q->op ? !rds_conn_client.item_wanted(q) : answers && rds_queue_item_is_piece(q))) {
-			if (q->refuses)
-				conn->refusal_sent = conn->next_tx;
+		    (q->op ? !rds_conn_client.item_wanted(q) : answers && rds_queue_item_is_piece(q)))
 			rds_queue_drop_at(conn, p);
-		} else {
+		else
 			p = &q->next;
-		}
 	}
 	conn->queue_tail = p;
 }

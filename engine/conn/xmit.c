@@ -20,7 +20,7 @@ static struct rds_queue_item *queue_item_new(const struct rds_conn_outgoing *out
 		return NULL;
 	q->u = out->u;
 	q->hdr = out->hdr;
-	q->was_sent = q->port_asked = q->refuses = false;
+	q->was_sent = q->port_asked = false;
 	q->meant_sock = 0;
 	q->answers = NULL;
 	rds_conn_client.queue_attach(q, out->ops);

@@ -389,18 +389,15 @@ bool rds_ops_async_under_way(const struct rds_conn *conn)
 }
 
 /*
- * The peer acknowledges a message only after it has carried out the writes of its operations, or
- * has refused them: then its answer comes behind the acknowledgement, and may have been lost.  When
- * the connection comes up again, the peer does not acknowledge what it has refused in this way
- * (rds_conn.refused).  A device that refuses a write breaks the connection before the message.
+ * The peer acknowledges a message only after it has carried out the writes of its operations.  It
+ * may also have refused the write, and its answer was lost with the connection: that case cannot be
+ * told apart here.
  */
 static int op_broken_status(struct rds_op *op)
 {
 	rds_op_fetch_end(op, true);
 	op->unsure = op->with_message && op->kind == RDS_OP_WRITE && !op->over;
-	if (!op->arrived || op->kind != RDS_OP_WRITE)
-		return RDS_RDMA_DROPPED;
-	return op->by_device ? RDS_RDMA_SUCCESS : RDS_RDMA_OTHER_ERROR;
+	return op->arrived && op->kind == RDS_OP_WRITE ? RDS_RDMA_SUCCESS : RDS_RDMA_DROPPED;
 }
 
 /* Its program sends again what the break has cost, then this operation. */

@@ -272,13 +272,9 @@ static void answer_put_back(struct rds_conn *conn, struct rds_queue_item *q)
 static int answer_send(struct rds_conn *conn, struct rds_queue_item *q, uint64_t seq)
 {
 	struct iovec iov = {.iov_base = q->data, .iov_len = q->hdr.len};
-	int err;
 
 	q->hdr.seq = q->u.seq = seq;
-	err = rds_op_send_once(conn, &q->hdr, &iov);
-	if (unlikely(q->refuses) && !err)
-		conn->refusal_sent = seq;
-	return err;
+	return rds_op_send_once(conn, &q->hdr, &iov);
 }
 
 /*
@@ -340,8 +336,6 @@ void rds_op_answers_drop(struct rds_conn *conn)
 
 	while ((q = conn->answers)) {
 		conn->answers = q->next;
-		if (q->refuses)
-			conn->refusal_sent = conn->next_tx;
 		rds_queue_item_free(q);
 	}
 	conn->answers_tail = &conn->answers;

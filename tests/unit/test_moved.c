@@ -293,51 +293,6 @@ static void other_ends(void)
 	ck_assert_int_eq(status, 0);
 }
 
-/*
- * A write to a region that does not exist, and its message.  If the connection breaks before the peer has the answer, no acknowledgement is to be
- * taken for a success.
- */
-START_TEST(test_answer_is_lost)
-{
-	enum { HAS_IT, ON_ITS_WAY, WAITS } answer = (unsigned)_i;
-	struct rds_wire_op_hdr op = {.kind = RDS_OP_WRITE, .last = true, .rkey = 12345, .id = 7, .message = 7};
-	struct rds_hdr hdr = {.sport = 9, .dport = 4000, .seq = 1, .flags = RDS_FLAG_OP, .len = RDS_OP_HDR + 1};
-	unsigned char piece[RDS_OP_HDR + 1] = {0};
-	unsigned n;
-
-	far_connects();
-	atomic_store(&fake.stuck, answer == WAITS);
-	rds_wire_op_encode(&op, piece);
-	far_sends(0, &hdr, piece, sizeof(piece));
-	hdr = (struct rds_hdr){.sport = 9, .dport = 4000, .seq = 2, .op = 7};
-	far_sends(0, &hdr, "", 0);
-	ck_assert_ptr_null(fake.sk->rx_head);
-	ck_assert_uint_eq(atomic_load(&fake.eps[0]->ack), 2);
-	if (answer != WAITS)
-		await(locked(&fake.nsent) == 1);
-	if (answer == HAS_IT)
-		far_acks(0, fake.sent[0].hdr.seq);
-	ep_down(fake.eps[0], -ECONNRESET, false);
-	atomic_store(&fake.stuck, false);
-	far_up(1);
-	ck_assert_uint_eq(fake.eps[1]->here.acked, answer == HAS_IT ? 2 : 0);
-	ck_assert_uint_eq(fake.eps[1]->here.all, 2);
-	/* The same again, until it is known to have come up at the peer as well. */
-	ep_down(fake.eps[1], -ECONNRESET, false);
-	far_up(2);
-	ck_assert_uint_eq(fake.eps[2]->here.acked, answer == HAS_IT ? 2 : 0);
-	hdr = (struct rds_hdr){.sport = 9, .seq = 3}; /* a ping, and its answer */
-	far_sends(2, &hdr, "", 0);
-	n = answer == WAITS ? 0 : 1;
-	await(locked(&fake.nsent) == n + 1);
-	far_acks(2, fake.sent[n].hdr.seq);
-	ep_down(fake.eps[2], -ECONNRESET, false);
-	far_up(3);
-	ck_assert_uint_eq(fake.eps[3]->here.acked, 3);
-	other_ends();
-}
-END_TEST
-
 START_TEST(test_sends_back)
 {
 	struct rds_hdr hdr = {.sport = 9, .dport = 4000, .seq = 1};
@@ -722,7 +677,6 @@ int main(void)
 	tcase_add_test(tc, test_leaving_lets_nobody_in);
 	tcase_add_test(tc, test_tells_and_takes_nothing);
 	tc = suite_case(s, "back", setup_with_another, NULL, 60);
-	tcase_add_loop_test(tc, test_answer_is_lost, 0, 3);
 	tcase_add_test(tc, test_sends_back);
 	tcase_add_test(tc, test_sends_and_takes_nothing);
 	tcase_add_test(tc, test_many_refused);
