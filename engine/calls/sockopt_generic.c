@@ -206,18 +206,10 @@ static bool stamp_is_ns(int name)
 	return name == SO_TIMESTAMPNS_OLD || name == SO_TIMESTAMPNS_NEW;
 }
 
-static void opt_set_flag(struct rds_sock *sk, uint32_t flag, bool on)
-{
-	if (on)
-		atomic_fetch_or(&sk->generic, flag);
-	else
-		atomic_fetch_and(&sk->generic, ~flag);
-}
-
 static int set_stamp(struct rds_sock *sk, int name, int val, const void *arg, int len)
 {
 	(void)arg, (void)len;
-	opt_set_flag(sk, RDS_GENERIC_STAMP_NS, val && stamp_is_ns(name));
+	atomic_store(&sk->stamp_ns, val && stamp_is_ns(name));
 	atomic_store(&sk->timestamp, !val ? 0 : stamp_is_new(name) ? SO_TIMESTAMP_NEW : SO_TIMESTAMP_OLD);
 	return 0;
 }
@@ -225,7 +217,7 @@ static int set_stamp(struct rds_sock *sk, int name, int val, const void *arg, in
 static int get_stamp(struct rds_sock *sk, int name, union value *v, int len)
 {
 	int type = atomic_load(&sk->timestamp);
-	bool ns = atomic_load(&sk->generic) & RDS_GENERIC_STAMP_NS;
+	bool ns = atomic_load(&sk->stamp_ns);
 
 	(void)len;
 	if (!type || stamp_is_new(name) != (type == SO_TIMESTAMP_NEW))
@@ -287,22 +279,17 @@ static int get_constant(struct rds_sock *sk, int name, union value *v, int len)
 	return get_as_int(v, name == SO_DOMAIN ? AF_RDS : name == SO_TYPE ? SOCK_SEQPACKET : 0);
 }
 
-static uint32_t pass_flag(int name)
-{
-	return name == SO_PASSCRED ? RDS_GENERIC_PASSCRED : RDS_GENERIC_PASSSEC;
-}
-
 static int set_pass(struct rds_sock *sk, int name, int val, const void *arg, int len)
 {
 	(void)arg, (void)len;
-	opt_set_flag(sk, pass_flag(name), val);
+	atomic_store(name == SO_PASSCRED ? &sk->passcred : &sk->passsec, val);
 	return 0;
 }
 
 static int get_pass(struct rds_sock *sk, int name, union value *v, int len)
 {
 	(void)len;
-	return get_as_int(v, (atomic_load(&sk->generic) & pass_flag(name)) != 0);
+	return get_as_int(v, atomic_load(name == SO_PASSCRED ? &sk->passcred : &sk->passsec));
 }
 
 /* The stand-in knows the process that made it; an RDS socket knows none. */

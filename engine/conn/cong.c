@@ -159,13 +159,13 @@ static void cong_notify_sock(struct rds_sock *sk, uint64_t ports)
  * the socket is told of one now.  A sender that finds its port still congested is refused again,
  * and then it is this process that is told.
  */
-void rds_cong_resume(struct rds_sock *sk, uint64_t mask, uint64_t notify, bool met)
+void rds_cong_resume(struct rds_sock *sk)
 {
-	sk->cong_mask = mask;
-	sk->cong_notify = notify;
 	cong_notify_sock(sk, ~0ull);
-	if (met)
-		sk->cong_track = atomic_load(&rds_sock_cong_gen) - 1;
+	if (!sk->seen_congestion && !sk->cong_attached)
+		return;
+	sk->cong_track = atomic_load(&rds_sock_cong_gen) - 1;
+	rds_cong_sock_add(sk);
 }
 
 void rds_cong_updated(uint64_t portmask)

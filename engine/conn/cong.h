@@ -43,7 +43,6 @@ void rds_cong_sock_add(struct rds_sock *sk); /* a send met a congested port */
 /* the socket no longer waits for the next update, which may be long in coming */
 void rds_cong_sock_del(struct rds_sock *sk);
 void rds_cong_set_monitor(struct rds_sock *sk, bool on);
-/* It comes from another process, with that state.  met: it waits for an update without a monitor. */
-void rds_cong_resume(struct rds_sock *sk, uint64_t mask, uint64_t notify, bool met);
+void rds_cong_resume(struct rds_sock *sk); /* it comes from another process */
 
 #endif

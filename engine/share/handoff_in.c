@@ -56,50 +56,24 @@ static bool reader_get_bytes(struct reader *r, void *to, size_t len)
 	return true;
 }
 
-static bool state_bools_are_sound(const struct rds_share_state *st)
-{
-	return rds_share_is_bool(&st->bound) && rds_share_is_bool(&st->connected) && rds_share_is_bool(&st->no_rdma) &&
-	       rds_share_is_bool(&st->tos_fixed) && rds_share_is_bool(&st->recverr) &&
-	       rds_share_is_bool(&st->zerocopy) && rds_share_is_bool(&st->inq) &&
-	       rds_share_is_bool(&st->cong_monitor) && rds_share_is_bool(&st->seen_congestion) &&
-	       rds_share_is_bool(&st->region_freed_by_other) && rds_share_is_bool(&st->had_async_sends);
-}
-
 static bool state_is_sound(const struct rds_share_state *st)
 {
-	return state_bools_are_sound(st) && st->err >= 0 && st->err <= RDS_SHARE_ERRNO &&
-	       st->magic == RDS_SHARE_MAGIC && st->version == RDS_SHARE_VERSION && st->transport >= -1 &&
-	       st->transport < RDS_TRANS_COUNT + 1 && st->sndbuf >= 2 && st->rcvbuf >= 2 &&
-	       (st->bound ? st->laddr.port != 0 : !st->n_unsent) && st->n_unsent <= RDS_SND_MSGS &&
-	       (st->rx_trace & 0xff) <= RDS_MSG_RX_DGRAM_TRACE_MAX;
+	const struct rds_sock_state *s = &st->sock;
+
+	return st->magic == RDS_SHARE_MAGIC && st->version == RDS_SHARE_VERSION && rds_sock_state_is_sound(s) &&
+	       s->err >= 0 && s->err <= RDS_SHARE_ERRNO && s->transport >= -1 && s->transport < RDS_TRANS_COUNT + 1 &&
+	       s->sndbuf >= 2 && s->rcvbuf >= 2 && (s->bound ? s->laddr.port != 0 : !st->n_unsent) &&
+	       st->n_unsent <= RDS_SND_MSGS && (s->rx_trace & 0xff) <= RDS_MSG_RX_DGRAM_TRACE_MAX;
 }
 
 static void handoff_apply_state(struct rds_sock *sk, const struct rds_share_state *st)
 {
+	struct rds_sock_state s = st->sock;
+
+	s.bound = s.cong_monitor = false; /* until it is in the table of ports, in the list of monitors */
+	rds_sock_state_set(sk, &s);
 	sk->name = st->name;
 	sk->reg_idx = st->reg_idx;
-	sk->laddr = st->laddr;
-	sk->caddr = st->caddr;
-	sk->bound_scope = st->bound_scope;
-	atomic_store(&sk->transport, st->transport);
-	atomic_store(&sk->connected, st->connected);
-	atomic_store(&sk->no_rdma, st->no_rdma);
-	atomic_store(&sk->tos, st->tos);
-	atomic_store(&sk->tos_fixed, st->tos_fixed);
-	atomic_store(&sk->recverr, st->recverr);
-	atomic_store(&sk->zerocopy, st->zerocopy);
-	atomic_store(&sk->inq, st->inq);
-	atomic_store(&sk->timestamp, st->timestamp);
-	atomic_store(&sk->err, st->err);
-	atomic_store(&sk->sol_rds, st->sol_rds);
-	atomic_store(&sk->sndbuf, st->sndbuf);
-	atomic_store(&sk->rcvbuf, st->rcvbuf);
-	atomic_store(&sk->rx_trace, st->rx_trace);
-	atomic_store(&sk->generic, st->generic);
-	atomic_store(&sk->sndtimeo_ns, st->sndtimeo_ns);
-	atomic_store(&sk->rcvtimeo_ns, st->rcvtimeo_ns);
-	atomic_store(&sk->region_freed_by_other, st->region_freed_by_other);
-	atomic_store(&sk->had_async_sends, st->had_async_sends);
 	rds_sock_marks_resume(&sk->marks, st->barrier_id);
 }
 
@@ -197,11 +171,11 @@ static void handoff_open_socket(struct rds_sock *sk, const struct rds_share_stat
 
 	rds_sock_list_add(sk);
 	rds_lease_export_later(sk);
-	if (st->cong_monitor)
+	if (st->sock.cong_monitor)
 		rds_cong_set_monitor(sk, true);
 	rx_lock();
-	rds_cong_resume(sk, st->cong_mask, st->cong_notify, st->seen_congestion);
-	if (st->bound)
+	rds_cong_resume(sk);
+	if (st->sock.bound)
 		rds_cong_check(sk);
 	rds_cong_publish(sk); /* whatever its last owner published */
 	/* Notifications refer to the socket, so it is listed first. */
@@ -240,15 +214,15 @@ static int handoff_revive_socket(struct rds_sock *sk, const struct rds_share_sta
 	rx_unlock();
 	if (!err)
 		err = rds_handoff_unsent_get(sk, &r->at, r->end, st->n_unsent);
-	if (!err && st->bound)
+	if (!err && st->sock.bound)
 		err = handoff_claim_port(sk);
 	/*
 	 * Before the registry lets messages arrive, they must find the port and the regions. The
 	 * socket is not open yet, so they wait.
 	 */
-	if (!err && st->bound)
+	if (!err && st->sock.bound)
 		handoff_show_port(sk, true);
-	rds_borrower_regions_to_socket(sk, !err && !st->region_freed_by_other);
+	rds_borrower_regions_to_socket(sk, !err && !st->sock.region_freed_by_other);
 	if (!err) {
 		err = registry_sock_take_over(rds_node_registry, sk->reg_idx, &sk->name, sure);
 		mine = !err;
@@ -281,10 +255,10 @@ static int state_name_from_registry(struct rds_share_state *st)
 
 	if (err)
 		return err;
-	st->bound = where.bound_port;
-	st->laddr = (struct rds_addr){.ip = where.bound, .port = where.bound_port, .scope = where.scope};
-	if (st->bound)
-		st->transport = where.transport;
+	st->sock.bound = where.bound_port;
+	st->sock.laddr = (struct rds_addr){.ip = where.bound, .port = where.bound_port, .scope = where.scope};
+	if (st->sock.bound)
+		st->sock.transport = where.transport;
 	return 0;
 }
 

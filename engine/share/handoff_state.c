@@ -43,33 +43,7 @@ void rds_share_state_fill(const struct rds_sock *sk, struct rds_share_state *st)
 	st->version = RDS_SHARE_VERSION;
 	st->name = sk->name;
 	st->reg_idx = sk->reg_idx;
-	st->laddr = sk->laddr;
-	st->caddr = sk->caddr;
-	st->bound_scope = sk->bound_scope;
-	st->transport = atomic_load(&sk->transport);
-	st->bound = rds_sock_bound(sk);
-	st->connected = atomic_load(&sk->connected);
-	st->no_rdma = atomic_load(&sk->no_rdma);
-	st->tos_fixed = atomic_load(&sk->tos_fixed);
-	st->recverr = atomic_load(&sk->recverr);
-	st->zerocopy = atomic_load(&sk->zerocopy);
-	st->inq = atomic_load(&sk->inq);
-	st->cong_monitor = atomic_load(&sk->cong_monitor);
-	st->tos = atomic_load(&sk->tos);
-	st->timestamp = atomic_load(&sk->timestamp);
-	st->err = atomic_load(&sk->err);
-	st->sol_rds = atomic_load(&sk->sol_rds);
-	st->sndbuf = atomic_load(&sk->sndbuf);
-	st->rcvbuf = atomic_load(&sk->rcvbuf);
-	st->rx_trace = atomic_load(&sk->rx_trace);
-	st->generic = atomic_load(&sk->generic);
-	st->sndtimeo_ns = atomic_load(&sk->sndtimeo_ns);
-	st->rcvtimeo_ns = atomic_load(&sk->rcvtimeo_ns);
-	st->cong_mask = atomic_load(&sk->cong_mask);
-	st->cong_notify = atomic_load(&sk->cong_notify);
-	st->seen_congestion = atomic_load(&sk->seen_congestion) || atomic_load(&sk->cong_attached);
-	st->had_async_sends = atomic_load(&sk->had_async_sends);
-	st->region_freed_by_other = atomic_load(&sk->region_freed_by_other);
+	rds_sock_state_get(sk, &st->sock);
 	st->barrier_id = atomic_load_explicit(&sk->marks.last_id, memory_order_relaxed);
 }
 

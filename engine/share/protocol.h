@@ -50,10 +50,11 @@
 
 #include "engine/node/registry.h"
 #include "engine/rdma/mr.h"
+#include "engine/socket/state_table.h"
 #include "engine/wire/addr.h"
 
 #define RDS_SHARE_MAGIC 0x48534452u /* "RDSH" */
-#define RDS_SHARE_VERSION 8
+#define RDS_SHARE_VERSION 9
 /* bytes of a message in a packet; a longer message is sent in a memfd */
 #define RDS_SHARE_INLINE 65536u
 #define RDS_SHARE_CONTROL 20480u       /* of control messages: the kernel's optmem_max */
@@ -123,26 +124,13 @@ struct rds_handoff_packet {
 struct rds_share_state {
 	uint32_t magic, version;
 	struct rds_procid name;
-	uint32_t reg_idx, n_messages;
-	struct rds_addr laddr, caddr;
-	uint32_t bound_scope;
-	int32_t transport;
-	bool bound, connected, no_rdma, tos_fixed, recverr, zerocopy, inq, cong_monitor;
-	uint8_t tos;
-	int32_t timestamp, err, sol_rds;
-	uint32_t sndbuf, rcvbuf, rx_trace, generic;
-	uint64_t sndtimeo_ns, rcvtimeo_ns;
-	uint64_t cong_mask, cong_notify;
-	bool seen_congestion; /* a poll is to be told of an update */
+	uint32_t reg_idx;
+	uint32_t n_messages, n_unsent, n_reports;
 	uint64_t barrier_id; /* the last one that was given out */
-	/*
-	 * Another process freed a region than the one that opened it. No other process knows which
-	 * region.
-	 */
-	bool region_freed_by_other;
-	bool had_async_sends; /* its program uses RDS_CMSG_ASYNC_SEND */
-	uint32_t n_reports, n_unsent;
+	struct rds_sock_state sock;
 };
+_Static_assert(RDS_SOCK_STATE_ROWS == 30 && sizeof(struct rds_share_state) == 176 && RDS_SHARE_VERSION == 9,
+	       "another state: raise the version, and say here of what it is");
 
 /*
  * The page of the lease (share/lease.h): st[which] is whole. n_messages, n_reports and n_unsent are

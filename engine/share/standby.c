@@ -348,7 +348,7 @@ uint64_t rds_standby_timeo(uint64_t inode, bool send)
 	    lease.version != RDS_SHARE_VERSION)
 		return RDS_BORROWER_NO_TIMEOUT;
 	st = &lease.st[lease.which & 1];
-	return send ? st->sndtimeo_ns : st->rcvtimeo_ns;
+	return send ? st->sock.sndtimeo_ns : st->sock.rcvtimeo_ns;
 }
 
 void rds_standby_show_readable(int fd)

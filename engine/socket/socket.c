@@ -228,19 +228,10 @@ int rds_sock_export_all(void)
 
 static void sock_init(struct rds_sock *sk, uint64_t inode)
 {
-	const struct rds_options *o = rds_options();
-
+	rds_sock_state_init(sk);
 	sk->inode = inode;
 	sk->exported = 0;
 	atomic_store(&sk->pair.n[1], -1);
-	atomic_store(&sk->bound, false);
-	memset(&sk->laddr, 0, sizeof(sk->laddr));
-	memset(&sk->caddr, 0, sizeof(sk->caddr));
-	sk->bound_scope = 0;
-	atomic_store(&sk->transport, RDS_TRANS_NONE);
-	atomic_store(&sk->connected, false);
-	atomic_store(&sk->tos, 0);
-	atomic_store(&sk->tos_fixed, false);
 	memset(sk->dst, 0, sizeof(sk->dst));
 	atomic_store(&sk->snd, 0);
 	sk->handoff = NULL;
@@ -249,38 +240,18 @@ static void sock_init(struct rds_sock *sk, uint64_t inode)
 	sk->rx_tail = &sk->rx_head;
 	sk->rcv_bytes = 0;
 	sk->congested = false;
-	atomic_store(&sk->cong_monitor, false);
-	atomic_store(&sk->seen_congestion, false);
-	atomic_store(&sk->cong_attached, false);
-	atomic_store(&sk->cong_mask, 0);
-	atomic_store(&sk->cong_notify, 0);
 	sk->cong_track = 0;
 	sk->cong_blocked = 0;
 	sk->regions = NULL;
-	atomic_store(&sk->region_freed_by_other, false);
 	sk->reports = NULL;
 	sk->report_tail = &sk->reports;
 	sk->async_sends = NULL;
 	atomic_store(&sk->nfailed, 0);
 	atomic_store(&sk->had_ops, false);
-	atomic_store(&sk->had_async_sends, false);
 	rds_sock_marks_free(&sk->marks);
 	sk->ordered_ops = NULL;
-	atomic_store(&sk->no_rdma, false);
 	sk->zhead = NULL;
 	sk->ztail = &sk->zhead;
-	atomic_store(&sk->sndbuf, (uint32_t)o->wmem_default);
-	atomic_store(&sk->rcvbuf, (uint32_t)o->rmem_default);
-	atomic_store(&sk->sndtimeo_ns, RDS_NO_TIMEOUT);
-	atomic_store(&sk->rcvtimeo_ns, RDS_NO_TIMEOUT);
-	atomic_store(&sk->recverr, false);
-	atomic_store(&sk->timestamp, 0);
-	atomic_store(&sk->zerocopy, false);
-	atomic_store(&sk->inq, false);
-	atomic_store(&sk->rx_trace, 0);
-	atomic_store(&sk->err, 0);
-	atomic_store(&sk->sol_rds, 0);
-	atomic_store(&sk->generic, 0);
 	atomic_store(&sk->watched, false);
 	atomic_store(&sk->watched_edge, false);
 	atomic_store(&sk->proxy_sleeps, false);

@@ -9,6 +9,7 @@
 #define ENGINE_SOCKET_SOCKET_H
 
 #include "engine/socket/op_marks.h"
+#include "engine/socket/state_table.h"
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -95,16 +96,12 @@ struct rds_sock {
 	_Atomic unsigned lease_wanted;
 	struct rds_sock *lease_next; /* control */
 
-	/* names (written under control; bound last, with release, and never cleared) */
-	_Atomic bool bound;
-	struct rds_addr laddr;
-	uint32_t bound_scope; /* also set by a link-local connect */
-	_Atomic int transport; /* RDS_TRANS_* id, RDS_TRANS_NONE */
-	_Atomic bool no_rdma;  /* the program has asked for TCP, which has no RDMA */
-	_Atomic bool connected;
-	struct rds_addr caddr;
-	_Atomic uint8_t tos;
-	_Atomic bool tos_fixed; /* a send got as far as the connection look-up */
+	/* names, options, marks: what the next owner needs (state_table.h) */
+#define STATE_WORD(type, name, first) _Atomic type name;
+#define STATE_ADDR(name) struct rds_addr name;
+	RDS_SOCK_STATE_TABLE(STATE_WORD, STATE_ADDR)
+#undef STATE_WORD
+#undef STATE_ADDR
 
 	/* sending (tx) */
 	rds_lock_t tx;
@@ -131,8 +128,6 @@ struct rds_sock {
 	struct rds_sock_zcopy *zhead, **ztail;
 	/* RDMA (rx): regions, and reports of operations for the program */
 	struct rds_mr *regions;
-	/* another process has freed a region of it (share/protocol.h) */
-	_Atomic bool region_freed_by_other;
 	/* id of this process as the owner (helper); 0: none yet */
 	uint32_t owner_id;
 	_Atomic bool burying; /* closed, and a device may still know some of its regions */
@@ -143,39 +138,14 @@ struct rds_sock {
 	_Atomic unsigned nfailed;
 	_Atomic unsigned nops; /* operations in progress (written under rx) */
 	_Atomic bool had_ops;
-	/* messages lost by a break hold up later ones (rdma/op_flush.c) */
-	_Atomic bool had_async_sends;
 	struct rds_op_marks marks;
 	uint64_t marks_gen;	 /* changes when a mark rises */
 	struct rds_op *ordered_ops; /* operations with an id */
-	/*
-	 * Congestion monitor and generation.  Written under rx; share/lease.c reads at any time
-	 * what it saves.
-	 */
-	_Atomic bool cong_monitor;
-	_Atomic uint64_t cong_mask, cong_notify;
-	uint64_t cong_track;	      /* rx; the names are the kernel's */
-	_Atomic bool seen_congestion; /* written under rx */
-	/* a poll that began after the congestion may still sleep: an update wakes it */
-	_Atomic bool cong_attached;
+	uint64_t cong_track;	    /* congestion generation (rx); the names are the kernel's */
 	struct rds_sock *mon_next;
 	struct rds_sock *cong_next; /* sockets that have met congestion */
 	bool cong_listed;
 	unsigned cong_blocked; /* threads that sleep for a congested port */
-
-	/* options: set rarely, read often, each one word */
-	_Atomic uint32_t sndbuf, rcvbuf; /* as getsockopt shows them; RDS limits are half */
-	_Atomic uint64_t sndtimeo_ns, rcvtimeo_ns; /* RDS_NO_TIMEOUT = none */
-	_Atomic bool recverr;
-	_Atomic int timestamp; /* 0, or the SO_TIMESTAMP number to report it under */
-	_Atomic bool zerocopy;
-	/* SO_RDS_INQ: report with each message how many bytes still wait */
-	_Atomic bool inq;
-	_Atomic uint32_t rx_trace; /* n | pos0 << 8 | pos1 << 16 | pos2 << 24 */
-	_Atomic int err;	   /* recvmmsg's deferred error, positive errno */
-	_Atomic int sol_rds;	   /* the level that the program used last, 0: none yet */
-	/* RDS_GENERIC_*: SOL_SOCKET flags that are only read back (calls/sockopt_generic.c) */
-	_Atomic uint32_t generic;
 
 	/* readiness (wait) */
 	_Atomic(struct rds_wait_node *) waiters;
@@ -191,8 +161,6 @@ struct rds_sock {
 #define RDS_NO_TIMEOUT UINT64_MAX
 /* saved state has to find room behind these packets (share/handoff_out.c) */
 #define RDS_SHOWN_MAX 32
-
-enum { RDS_GENERIC_STAMP_NS = 1, RDS_GENERIC_PASSCRED = 2, RDS_GENERIC_PASSSEC = 4 };
 
 static inline uint32_t rds_sock_sndbuf(const struct rds_sock *sk)
 {
@@ -291,6 +259,14 @@ int rds_sock_new(int pair, uint64_t inode, struct rds_sock **out);
 void rds_sock_list_add(struct rds_sock *sk); /* control: open, with two references */
 void rds_sock_list_del(struct rds_sock *sk); /* control */
 void rds_sock_export_late(struct rds_sock *sk);
+
+/* state.c */
+void rds_sock_state_init(struct rds_sock *sk);
+/* set: before the socket is listed.  get: at any time, without a lock; writes no padding. */
+void rds_sock_state_set(struct rds_sock *sk, const struct rds_sock_state *st);
+void rds_sock_state_get(const struct rds_sock *sk, struct rds_sock_state *st);
+bool rds_sock_state_is_sound(const struct rds_sock_state *st);		   /* no bool is anything else */
+void rds_sock_addr_copy(struct rds_addr *to, const struct rds_addr *from); /* as one of ADDR */
 
 /* bound.c: the sockets of this process by address and port; rx held */
 struct rds_sock *rds_sock_bound_find(const struct in6_addr *ip, uint16_t port, uint32_t scope);

@@ -234,6 +234,29 @@ START_TEST(what_was_left)
 }
 END_TEST
 
+/* All of it, as far as it makes sense: 2 does everywhere. */
+START_TEST(all_that_was_left)
+{
+	struct rds_sock_state *left_state = &file.state.sock, taken;
+	struct rds_sock *sk = NULL;
+	struct rds_addr name;
+
+	left();
+	name = left_state->laddr;
+#define TWO_WORD(type, name, first) left_state->name = (type)2;
+#define TWO_ADDR(name) left_state->name = (struct rds_addr){.ip.s6_addr = {2, 2, 2}, .scope = 2, .port = 2};
+	RDS_SOCK_STATE_TABLE(TWO_WORD, TWO_ADDR)
+	left_state->laddr = name;
+	left_state->cong_mask = 0; /* who takes it is told of an update at once: it would be in cong_notify */
+	ck_assert_int_eq(adopt(&sk, end_of_it), 0);
+	rds_sock_state_get(sk, &taken);
+#define TAKEN_WORD(type, name, first) ck_assert_msg(taken.name == left_state->name, #name);
+#define TAKEN_ADDR(name) ck_assert_msg(!memcmp(&taken.name.ip, &left_state->name.ip, 16), #name);
+	RDS_SOCK_STATE_TABLE(TAKEN_WORD, TAKEN_ADDR)
+	end(sk);
+}
+END_TEST
+
 /* The next control message, which must be all that there is to be read: its type. */
 static int told(struct rds_sock *sk, int fd, void *value, size_t size)
 {
@@ -256,9 +279,9 @@ START_TEST(what_waits_for_an_update)
 	uint64_t ports;
 
 	left();
-	file.state.cong_monitor = true;
-	file.state.cong_mask = 0x20;
-	file.state.cong_notify = 0x40;
+	file.state.sock.cong_monitor = true;
+	file.state.sock.cong_mask = 0x20;
+	file.state.sock.cong_notify = 0x40;
 	ck_assert_int_eq(adopt(&sk, end_of_it), 0);
 	ck_assert_int_eq(told(sk, standin, &ports, sizeof(ports)), RDS_CMSG_CONG_UPDATE);
 	ck_assert_uint_eq(ports, 0x60);
@@ -273,7 +296,7 @@ START_TEST(what_polls_for_an_update)
 	struct rds_sock *sk = NULL;
 
 	left();
-	file.state.seen_congestion = _i;
+	file.state.sock.seen_congestion = _i;
 	atomic_store(&rds_sock_cong_gen, 0); /* as in a process that has never been told of anything */
 	ck_assert_int_eq(adopt(&sk, end_of_it), 0);
 	ck_queue(sk);
@@ -297,7 +320,7 @@ static void two_ends(struct rds_sock *sk)
 		ck_assert_ptr_nonnull(u.async);
 		u.async->to = there;
 		ck_assert_int_eq(rds_standby_read_lease(os_fd(&sk->lease_fd), &st), 0);
-		ck_assert(st.had_async_sends);
+		ck_assert(st.sock.had_async_sends);
 		rds_unacked_report_end(&u, token == 1 ? RDS_RDMA_DROPPED : RDS_RDMA_SUCCESS);
 		rds_queue_unacked_release(&u);
 	}
@@ -352,9 +375,9 @@ static void ck_saved(struct rds_sock *sk, uint64_t mask, uint64_t notify, bool s
 	struct rds_share_state st;
 
 	ck_assert_int_eq(rds_standby_read_lease(os_fd(&sk->lease_fd), &st), 0);
-	ck_assert_uint_eq(st.cong_mask, mask);
-	ck_assert_uint_eq(st.cong_notify, notify);
-	ck_assert_int_eq(st.seen_congestion, seen);
+	ck_assert_uint_eq(st.sock.cong_mask, mask);
+	ck_assert_uint_eq(st.sock.cong_notify, notify);
+	ck_assert_int_eq(st.sock.seen_congestion || st.sock.cong_attached, seen);
 }
 
 /* The will has at any time what the owner's successor has to know: that one has no other word of an owner that is killed. */
@@ -411,29 +434,17 @@ static const struct {
 	IN_STATE(n_messages, UINT32_MAX),
 	IN_STATE(n_unsent, 1),
 	IN_STATE(n_unsent, UINT32_MAX),
-	IN_STATE(transport, 77),
-	IN_STATE(transport, UINT32_MAX - 1),
-	IN_STATE(bound, 2),
-	IN_STATE(connected, 0x80),
-	IN_STATE(no_rdma, 2),
-	IN_STATE(tos_fixed, 2),
-	IN_STATE(recverr, 2),
-	IN_STATE(zerocopy, 2),
-	IN_STATE(inq, 2),
-	IN_STATE(cong_monitor, 0xff),
-	IN_STATE(seen_congestion, 2),
-	IN_STATE(region_freed_by_other, 2),
-	IN_STATE(had_async_sends, 2),
-	IN_STATE(err, UINT32_MAX), /* what a call returns would look like a number of bytes */
-	IN_STATE(err, 4096),
-	IN_STATE(sndbuf, 0),
-	IN_STATE(rcvbuf, 1),
-	IN_STATE(rx_trace, 4),
+	IN_STATE(sock.transport, 77),
+	IN_STATE(sock.transport, UINT32_MAX - 1),
+	IN_STATE(sock.err, UINT32_MAX), /* what a call returns would look like a number of bytes */
+	IN_STATE(sock.err, 4096),
+	IN_STATE(sock.sndbuf, 0),
+	IN_STATE(sock.rcvbuf, 1),
+	IN_STATE(sock.rx_trace, 4),
 };
 
-START_TEST(what_is_wrong)
+static void ck_refused(const char *name, size_t at, uint64_t value, size_t size)
 {
-	uint64_t value = wrong[_i].value;
 	struct rds_sock *sk = NULL;
 	unsigned before;
 
@@ -443,12 +454,36 @@ START_TEST(what_is_wrong)
 	ck_one_will();
 	before = numbers();
 	left();
-	memcpy(file.bytes + wrong[_i].at, &value, wrong[_i].size < sizeof(value) ? wrong[_i].size : sizeof(value));
-	ck_assert_msg(adopt(&sk, end_of_it) < 0, "%s: %llu", wrong[_i].name, (unsigned long long)value);
+	memcpy(file.bytes + at, &value, size < sizeof(value) ? size : sizeof(value));
+	ck_assert_msg(adopt(&sk, end_of_it) < 0, "%s: %llu", name, (unsigned long long)value);
 	ck_assert_ptr_null(sk);
 	end(NULL);
 	ck_one_will();
 	ck_assert_uint_eq(numbers(), before);
+}
+
+START_TEST(what_is_wrong)
+{
+	ck_refused(wrong[_i].name, wrong[_i].at, wrong[_i].value, wrong[_i].size);
+}
+END_TEST
+
+static const struct {
+	const char *name; /* NULL: no bool */
+	size_t at;
+} bools[] = {
+#define BOOL_WORD(type, name, first)                                                                                   \
+	{_Generic(file.state.sock.name, bool : #name, default : NULL), offsetof(struct rds_share_state, sock.name)},
+#define BOOL_ADDR(name)
+	RDS_SOCK_STATE_TABLE(BOOL_WORD, BOOL_ADDR)};
+
+START_TEST(what_is_no_bool)
+{
+	if (bools[_i].name) {
+		ck_refused(bools[_i].name, bools[_i].at, 2, 1);
+		ck_refused(bools[_i].name, bools[_i].at, 0x80, 1);
+		ck_refused(bools[_i].name, bools[_i].at, 0xff, 1);
+	}
 }
 END_TEST
 
@@ -513,46 +548,20 @@ START_TEST(anything)
 }
 END_TEST
 
-/*
- * Structures are used again, once the helper has let go of them: what the socket before had been
- * through is not this one's.  All are kept until that one comes, since what has been let go of last
- * is given first.
- */
-START_TEST(next_life)
-{
-	struct sockaddr_in name;
-	struct rds_sock *before = bound_here(&standin, &name), *sk[200];
-	unsigned n = 0;
-	int fd[200];
-
-	atomic_store(&before->region_freed_by_other, true);
-	end(before);
-	do {
-		ck_assert_uint_lt(n, 200);
-		sk[n] = bound_here(&fd[n], &name);
-		ck_assert(!atomic_load(&sk[n]->region_freed_by_other));
-		test_until(sk[n] == before || !(atomic_load(&before->ref) & RDS_REF_COUNT));
-	} while (sk[n++] != before);
-	while (n--) {
-		close(fd[n]);
-		rds_call_number_closed(sk[n]);
-	}
-}
-END_TEST
-
 int main(void)
 {
 	Suite *s = suite_create("adopt");
 	TCase *t = suite_case(s, "adopt", setup, NULL, 60);
 
-	tcase_add_test(t, next_life);
 	tcase_add_test(t, what_was_left);
 	tcase_add_test(t, what_waits_for_an_update);
 	tcase_add_loop_test(t, what_polls_for_an_update, 0, 2);
 	tcase_add_test(t, ends_of_messages);
 	tcase_add_test(t, congestion_is_in_the_will);
+	tcase_add_test(t, all_that_was_left);
 	tcase_add_test(t, what_cannot_be_had_now);
 	tcase_add_loop_test(t, what_is_wrong, 0, sizeof(wrong) / sizeof(wrong[0]));
+	tcase_add_loop_test(t, what_is_no_bool, 0, sizeof(bools) / sizeof(bools[0]));
 	tcase_add_test(t, what_is_short);
 	tcase_add_loop_test(t, what_is_no_end, 0, 3);
 	tcase_add_loop_test(t, anything, 0, 4);
