@@ -514,6 +514,7 @@ static void handoff_take_back(struct rds_sock *sk, void *arg)
 	atomic_store(&sk->open, true);
 	rds_sock_wake(sk, POLLIN | POLLRDNORM | (rds_sock_writable(sk) ? POLLOUT : 0));
 	rx_unlock();
+	rds_sock_changed(sk); /* what has changed since it was parked */
 	rds_handoff_unsent_send(sk, true);
 	/* Requests to attach that came meanwhile were not read, and their event is not repeated. */
 	rds_owner_look_later(sk);

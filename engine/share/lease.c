@@ -47,7 +47,13 @@ void rds_lease_write(struct rds_sock *sk)
 	struct rds_lease_page *lease = atomic_load(&sk->lease);
 	unsigned wanted, which;
 
-	if (!lease || atomic_fetch_add(&sk->lease_wanted, 1)) /* the present writer repeats it */
+	/*
+	 * Once the state is saved, the page is the next owner's; until it is whole, the last
+	 * one's.
+	 */
+	if (!lease || atomic_load(&sk->accepts_nothing))
+		return;
+	if (atomic_fetch_add(&sk->lease_wanted, 1)) /* the present writer repeats it */
 		return;
 	do {
 		wanted = atomic_load(&sk->lease_wanted);

@@ -524,6 +524,43 @@ START_TEST(what_is_no_end)
 }
 END_TEST
 
+static int number_of(struct rds_sock *sk)
+{
+	return sk == warm ? warm_fd : standin;
+}
+
+static uint32_t lease_rcvbuf(struct rds_sock *sk)
+{
+	const struct rds_lease_page *page = atomic_load(&sk->lease);
+
+	return page->st[atomic_load(&page->which)].sock.rcvbuf;
+}
+
+/*
+ * The page is the next owner's, whatever calls are still under way here; and ours again, if nobody
+ * has come.
+ */
+START_TEST(what_changes_too_late)
+{
+	struct rds_lease_page before;
+	struct sockaddr_in name;
+	struct rds_sock *sk = bound_here(&standin, &name);
+	int bytes = 50000;
+
+	rds_hook_number = number_of;
+	rds_share_begin();
+	ck_assert_uint_eq(rds_handoff_out(is_new), 1);
+	memcpy(&before, atomic_load(&sk->lease), sizeof(before));
+	ck_assert_int_eq(rds_call_setsockopt(sk, standin, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes)), 0);
+	ck_assert(!memcmp(&before, atomic_load(&sk->lease), sizeof(before)));
+	rds_handoff_cancel();
+	ck_assert(atomic_load(&sk->open));
+	ck_assert_uint_eq(lease_rcvbuf(sk), 100000);
+	rds_hook_number = NULL;
+	end(sk);
+}
+END_TEST
+
 /* Whatever it is: it is a socket, or none.  (With the sanitizers' help.) */
 START_TEST(anything)
 {
@@ -564,6 +601,7 @@ int main(void)
 	tcase_add_loop_test(t, what_is_no_bool, 0, sizeof(bools) / sizeof(bools[0]));
 	tcase_add_test(t, what_is_short);
 	tcase_add_loop_test(t, what_is_no_end, 0, 3);
+	tcase_add_test(t, what_changes_too_late);
 	tcase_add_loop_test(t, anything, 0, 4);
 	return suite_run(s);
 }
