@@ -84,6 +84,7 @@ static int bind_transport(const struct rds_sock *sk, const struct rds_addr *addr
 /* The port, once the transport is known.  If that fails, the socket has no transport any more. */
 static int bind_port(struct rds_sock *sk, const struct rds_addr *addr, int transport)
 {
+	struct rds_addr laddr = *addr;
 	uint16_t port;
 	int ret;
 
@@ -100,10 +101,10 @@ static int bind_port(struct rds_sock *sk, const struct rds_addr *addr, int trans
 	ret = registry_sock_bind(rds_node_registry, sk->reg_idx, &addr->ip, addr->port, addr->scope, transport, &port);
 	if (ret < 0)
 		return ret;
-	sk->laddr = *addr;
-	sk->laddr.port = port;
-	sk->bound_scope = addr->scope;
-	atomic_store(&sk->transport, transport);
+	laddr.port = port;
+	RDS_SOCK_SET_ADDR(sk, laddr, &laddr);
+	RDS_SOCK_SET(sk, bound_scope, addr->scope);
+	RDS_SOCK_SET(sk, transport, transport);
 	/*
 	 * Messages that were sent to an earlier socket of this port are not for this one.  Those
 	 * that are here already are dropped now.  (Those that still wait at their sender are left
@@ -116,7 +117,7 @@ static int bind_port(struct rds_sock *sk, const struct rds_addr *addr, int trans
 	rds_transport_catch_up();
 	if (atomic_load(&sk->open)) {
 		rds_sock_bound_insert(sk);
-		atomic_store_explicit(&sk->bound, true, memory_order_release);
+		RDS_SOCK_SET(sk, bound, true);
 	} else {
 		ret = -EBADF;
 	}
@@ -147,8 +148,7 @@ int rds_call_bind_once(struct rds_sock *sk, const struct sockaddr *sa, int addrl
 		ret = -EADDRINUSE;
 	/* resets also a transport that the program had chosen, as the kernel does */
 	if (ret < 0 && ret != -EBUSY)
-		atomic_store(&sk->transport, RDS_TRANS_NONE);
-	rds_sock_changed(sk);
+		RDS_SOCK_SET(sk, transport, RDS_TRANS_NONE);
 out:
 	rds_unlock(&rds_lock_control);
 	if (unlikely(atomic_load_explicit(&rds_conn_work_pending, memory_order_relaxed)))

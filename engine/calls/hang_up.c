@@ -51,7 +51,7 @@ static void hangup_release_port(struct rds_sock *sk)
 	rx_lock();
 	if (rds_sock_bound(sk))
 		rds_sock_bound_remove(sk);
-	atomic_store(&sk->bound, false);
+	RDS_SOCK_SET(sk, bound, false);
 	rx_unlock();
 	registry_sock_remove(rds_node_registry, sk->reg_idx);
 	sk->port_returned = true;

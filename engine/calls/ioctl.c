@@ -36,10 +36,9 @@ static int tos_set(struct rds_sock *sk, const void *arg)
 	if (atomic_load(&sk->tos) || atomic_load(&sk->tos_fixed))
 		ret = -EINVAL;
 	else if (transport == RDS_TRANS_TCP)
-		atomic_store(&sk->tos, 0); /* TCP has one class of service only */
+		RDS_SOCK_SET(sk, tos, 0); /* TCP has one class of service only */
 	else
-		atomic_store(&sk->tos, *(const uint8_t *)arg);
-	rds_sock_changed(sk);
+		RDS_SOCK_SET(sk, tos, *(const uint8_t *)arg);
 	rds_unlock(&rds_lock_control);
 	return ret;
 }

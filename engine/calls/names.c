@@ -42,11 +42,10 @@ int rds_call_connect(struct rds_sock *sk, const struct sockaddr *addr, int addrl
 	if (ret < 0)
 		goto out;
 	if (peer.scope)
-		sk->bound_scope = peer.scope;
-	sk->caddr = peer;
-	atomic_store_explicit(&sk->connected, true, memory_order_release);
+		RDS_SOCK_SET(sk, bound_scope, peer.scope);
+	RDS_SOCK_SET_ADDR(sk, caddr, &peer);
+	RDS_SOCK_SET(sk, connected, true);
 	registry_sock_set_connected(rds_node_registry, sk->reg_idx, &peer.ip, peer.port);
-	rds_sock_changed(sk);
 out:
 	rds_unlock(&rds_lock_control);
 	rds_unlock(&sk->tx);

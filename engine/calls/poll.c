@@ -19,10 +19,9 @@ static void cong_poller_attach(struct rds_sock *sk, short mask, bool again)
 {
 	rx_lock();
 	if (!again)
-		sk->cong_attached = sk->seen_congestion;
+		RDS_SOCK_SET(sk, cong_attached, sk->seen_congestion);
 	if (mask)
-		sk->seen_congestion = false;
-	rds_sock_changed(sk);
+		RDS_SOCK_SET(sk, seen_congestion, false);
 	rx_unlock();
 }
 

@@ -271,8 +271,7 @@ static ssize_t recv_deliver_cong(struct rds_sock *sk, int fd, struct msghdr *msg
 	err = rds_cmsg_put(&out, rds_sock_level(sk), RDS_CMSG_CONG_UPDATE, &bits, sizeof(bits));
 	if (err)
 		return err;
-	sk->cong_notify &= ~bits;
-	rds_sock_changed(sk);
+	RDS_SOCK_SET(sk, cong_notify, 0);
 	rds_sock_lower_if_shown(sk, fd);
 	msg->msg_controllen = out.used;
 	msg->msg_flags = out.flags;

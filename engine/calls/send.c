@@ -297,13 +297,6 @@ static int send_execute_cmsgs(struct send_call *c)
 	return 0;
 }
 
-/* Until now the program could set it. */
-static void sock_fix_tos(struct rds_sock *sk)
-{
-	atomic_store(&sk->tos_fixed, true);
-	rds_sock_changed(sk);
-}
-
 /* All checks from the name on, and the send, in one attempt, which never sleeps. */
 static enum admit send_try_once(struct send_call *c, int *err)
 {
@@ -320,7 +313,7 @@ static enum admit send_try_once(struct send_call *c, int *err)
 		goto out;
 	c->checked = true;
 	if (!atomic_load_explicit(&sk->tos_fixed, memory_order_relaxed))
-		sock_fix_tos(sk);
+		RDS_SOCK_SET(sk, tos_fixed, true); /* until now the program could set it */
 	if (unlikely(c->cmsgs)) {
 		*err = send_execute_cmsgs(c);
 		if (*err)
@@ -369,9 +362,8 @@ static void send_note_congestion(struct send_call *c, bool nonblock)
 	rx_lock();
 	if (nonblock) {
 		if (sk->cong_monitor)
-			sk->cong_mask |= 1ull << (c->dst.port % 64);
-		sk->seen_congestion = true;
-		rds_sock_changed(sk);
+			RDS_SOCK_SET(sk, cong_mask, sk->cong_mask | 1ull << (c->dst.port % 64));
+		RDS_SOCK_SET(sk, seen_congestion, true);
 	} else {
 		sk->cong_blocked++;
 	}
@@ -382,8 +374,7 @@ static void send_note_congestion(struct send_call *c, bool nonblock)
 static void send_congestion_interrupted(struct send_call *c)
 {
 	rx_lock();
-	c->sk->seen_congestion = true;
-	rds_sock_changed(c->sk);
+	RDS_SOCK_SET(c->sk, seen_congestion, true);
 	rx_unlock();
 }
 

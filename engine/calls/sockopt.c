@@ -183,9 +183,9 @@ static int set_transport(struct rds_sock *sk, const void *val, int len)
 	else if (type != RDS_TRANS_TCP && !(type == RDS_TRANS_IB && rds_transports_have_device()))
 		ret = -ENOPROTOOPT;
 	else
-		atomic_store(&sk->transport, type);
+		RDS_SOCK_SET(sk, transport, type);
 	if (!ret && type == RDS_TRANS_TCP)
-		atomic_store(&sk->no_rdma, true);
+		RDS_SOCK_SET(sk, no_rdma, true);
 out:
 	rds_unlock(&rds_lock_control);
 	return ret;
@@ -203,7 +203,7 @@ static int set_timestamp(struct rds_sock *sk, int opt, const void *val, int len)
 		return -EFAULT;
 	if (v && atomic_load(&sk->timestamp) == SO_TIMESTAMP_NEW)
 		opt = SO_TIMESTAMP_NEW;
-	atomic_store(&sk->timestamp, v ? opt : 0);
+	RDS_SOCK_SET(sk, timestamp, v ? opt : 0);
 	return 0;
 }
 
@@ -220,12 +220,12 @@ static int set_rxpath_latency(struct rds_sock *sk, const void *val, int len)
 	word = so.rx_traces;
 	for (unsigned i = 0; i < so.rx_traces; i++) {
 		if (so.rx_trace_pos[i] >= RDS_MSG_RX_DGRAM_TRACE_MAX) {
-			atomic_store(&sk->rx_trace, 0);
+			RDS_SOCK_SET(sk, rx_trace, 0);
 			return -EFAULT;
 		}
 		word |= (uint32_t)so.rx_trace_pos[i] << (8 * (i + 1));
 	}
-	atomic_store(&sk->rx_trace, word);
+	RDS_SOCK_SET(sk, rx_trace, word);
 	return 0;
 }
 
@@ -249,7 +249,7 @@ static int sol_rds_set(struct rds_sock *sk, int fd, int opt, const void *val, in
 	case RDS_RECVERR:
 		ret = opt_get_bool(val, len, &on);
 		if (ret == 0)
-			atomic_store(&sk->recverr, on);
+			RDS_SOCK_SET(sk, recverr, on);
 		return ret;
 	case RDS_CONG_MONITOR:
 		ret = opt_get_bool(val, len, &on);
@@ -270,7 +270,7 @@ static int sol_rds_set(struct rds_sock *sk, int fd, int opt, const void *val, in
 	case SO_RDS_INQ: /* vendor kernels only, but rds-stress asks for it by default */
 		ret = opt_get_bool(val, len, &on);
 		if (ret == 0)
-			atomic_store(&sk->inq, on);
+			RDS_SOCK_SET(sk, inq, on);
 		return ret;
 	default:
 		return -ENOPROTOOPT;
@@ -322,16 +322,11 @@ static bool opt_is_sol_rds(struct rds_sock *sk, int level)
 
 int rds_call_setsockopt(struct rds_sock *sk, int fd, int level, int opt, const void *val, socklen_t len)
 {
-	int rc;
-
 	if ((int)len < 0)
 		return -EINVAL;
 	if (level == SOL_SOCKET)
-		rc = rds_call_sol_socket_set(sk, fd, opt, val, (int)len);
-	else
-		rc = opt_is_sol_rds(sk, level) ? sol_rds_set(sk, fd, opt, val, (int)len) : -ENOPROTOOPT;
-	rds_sock_changed(sk);
-	return rc;
+		return rds_call_sol_socket_set(sk, fd, opt, val, (int)len);
+	return opt_is_sol_rds(sk, level) ? sol_rds_set(sk, fd, opt, val, (int)len) : -ENOPROTOOPT;
 }
 
 int rds_call_getsockopt(struct rds_sock *sk, int fd, int level, int opt, void *val, socklen_t *len)

@@ -56,32 +56,37 @@ static int get_as_int(union value *v, int value)
 
 /* ---- buffers ---- */
 
-static int set_buf(struct rds_sock *sk, _Atomic uint32_t *buf, uint32_t val, uint64_t max, uint32_t min)
+static uint32_t buf_size(uint32_t val, uint64_t max, uint32_t min)
 {
 	uint64_t bytes = val < max ? val : max;
 
 	if (bytes > INT_MAX / 2)
 		bytes = INT_MAX / 2;
 	bytes *= 2;
+	return bytes > min ? (uint32_t)bytes : min;
+}
+
+static void bufs_to_registry(struct rds_sock *sk)
+{
 	rds_lock(&rds_lock_control);
-	atomic_store(buf, bytes > min ? (uint32_t)bytes : min);
 	if (atomic_load(&sk->open))
 		registry_sock_set_bufs(rds_node_registry, sk->reg_idx, rds_sock_sndbuf(sk), rds_sock_rcvbuf(sk));
 	rds_unlock(&rds_lock_control);
-	return 0;
 }
 
 int rds_call_set_sndbuf(struct rds_sock *sk, uint32_t val, uint64_t max)
 {
-	int ret = set_buf(sk, &sk->sndbuf, val, max, MIN_SNDBUF);
-
+	RDS_SOCK_SET(sk, sndbuf, buf_size(val, max, MIN_SNDBUF));
+	bufs_to_registry(sk);
 	rds_sock_wake(sk, POLLOUT | POLLWRNORM);
-	return ret;
+	return 0;
 }
 
 static int rcvbuf_set(struct rds_sock *sk, uint32_t val, uint64_t max)
 {
-	return set_buf(sk, &sk->rcvbuf, val, max, MIN_RCVBUF);
+	RDS_SOCK_SET(sk, rcvbuf, buf_size(val, max, MIN_RCVBUF));
+	bufs_to_registry(sk);
+	return 0;
 }
 
 static int set_sndbuf(struct rds_sock *sk, int name, int val, const void *arg, int len)
@@ -149,9 +154,9 @@ static int set_buf_force(struct rds_sock *sk, int name, int val, const void *arg
 
 /* ---- timeouts ---- */
 
-static _Atomic uint64_t *opt_timeout_word(struct rds_sock *sk, int name)
+static bool opt_is_sndtimeo(int name)
 {
-	return name == SO_SNDTIMEO_OLD || name == SO_SNDTIMEO_NEW ? &sk->sndtimeo_ns : &sk->rcvtimeo_ns;
+	return name == SO_SNDTIMEO_OLD || name == SO_SNDTIMEO_NEW;
 }
 
 /*
@@ -175,13 +180,16 @@ static int set_timeout(struct rds_sock *sk, int name, int val, const void *arg, 
 		ns = 0;
 	else if ((tv.tv_sec || tv.tv_usec) && tv.tv_sec < INT64_MAX / 1000000000 - 1)
 		ns = (uint64_t)tv.tv_sec * 1000000000u + (uint64_t)tv.tv_usec * 1000u;
-	atomic_store(opt_timeout_word(sk, name), ns);
+	if (opt_is_sndtimeo(name))
+		RDS_SOCK_SET(sk, sndtimeo_ns, ns);
+	else
+		RDS_SOCK_SET(sk, rcvtimeo_ns, ns);
 	return 0;
 }
 
 static int get_timeout(struct rds_sock *sk, int name, union value *v, int len)
 {
-	uint64_t ns = atomic_load(opt_timeout_word(sk, name));
+	uint64_t ns = atomic_load(opt_is_sndtimeo(name) ? &sk->sndtimeo_ns : &sk->rcvtimeo_ns);
 
 	(void)len;
 	if (ns != RDS_NO_TIMEOUT) {
@@ -209,8 +217,8 @@ static bool stamp_is_ns(int name)
 static int set_stamp(struct rds_sock *sk, int name, int val, const void *arg, int len)
 {
 	(void)arg, (void)len;
-	atomic_store(&sk->stamp_ns, val && stamp_is_ns(name));
-	atomic_store(&sk->timestamp, !val ? 0 : stamp_is_new(name) ? SO_TIMESTAMP_NEW : SO_TIMESTAMP_OLD);
+	RDS_SOCK_SET(sk, stamp_ns, val && stamp_is_ns(name));
+	RDS_SOCK_SET(sk, timestamp, !val ? 0 : stamp_is_new(name) ? SO_TIMESTAMP_NEW : SO_TIMESTAMP_OLD);
 	return 0;
 }
 
@@ -233,7 +241,7 @@ static int set_zerocopy(struct rds_sock *sk, int name, int val, const void *arg,
 	(void)name, (void)arg, (void)len;
 	if (val < 0 || val > 1)
 		return -EINVAL;
-	atomic_store(&sk->zerocopy, val);
+	RDS_SOCK_SET(sk, zerocopy, val);
 	return 0;
 }
 
@@ -282,7 +290,10 @@ static int get_constant(struct rds_sock *sk, int name, union value *v, int len)
 static int set_pass(struct rds_sock *sk, int name, int val, const void *arg, int len)
 {
 	(void)arg, (void)len;
-	atomic_store(name == SO_PASSCRED ? &sk->passcred : &sk->passsec, val);
+	if (name == SO_PASSCRED)
+		RDS_SOCK_SET(sk, passcred, val);
+	else
+		RDS_SOCK_SET(sk, passsec, val);
 	return 0;
 }
 

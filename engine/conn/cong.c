@@ -89,10 +89,11 @@ void rds_cong_set_monitor(struct rds_sock *sk, bool on)
 				*p = sk->mon_next;
 				break;
 			}
-		atomic_store(&sk->cong_mask, 0);
-		atomic_store(&sk->cong_notify, 0);
+		RDS_SOCK_SET(sk, cong_mask, 0);
+		RDS_SOCK_SET(sk, cong_notify, 0);
 	}
-	atomic_store(&sk->cong_monitor, on);
+	if (on != sk->cong_monitor)
+		RDS_SOCK_SET(sk, cong_monitor, on);
 	rx_unlock();
 }
 
@@ -110,8 +111,8 @@ void rds_cong_sock_del(struct rds_sock *sk)
 {
 	struct rds_sock **p = &cong_met;
 
-	atomic_store(&sk->seen_congestion, false);
-	atomic_store(&sk->cong_attached, false);
+	RDS_SOCK_SET(sk, seen_congestion, false);
+	RDS_SOCK_SET(sk, cong_attached, false);
 	if (!sk->cong_listed)
 		return;
 	while (*p != sk)
@@ -149,9 +150,8 @@ static void cong_notify_sock(struct rds_sock *sk, uint64_t ports)
 	ports &= sk->cong_mask;
 	if (!ports)
 		return;
-	sk->cong_notify |= ports;
-	sk->cong_mask &= ~ports;
-	rds_sock_changed(sk);
+	RDS_SOCK_SET(sk, cong_notify, sk->cong_notify | ports);
+	RDS_SOCK_SET(sk, cong_mask, sk->cong_mask & ~ports);
 }
 
 /*

@@ -64,8 +64,8 @@ struct rds_op *rds_op_async_new(struct rds_sock *sk, uint64_t token, bool notify
 	op->token = token;
 	op->notify = notify;
 	atomic_store(&sk->had_ops, true);
-	if (!atomic_exchange(&sk->had_async_sends, true))
-		rds_sock_changed(sk);
+	if (!atomic_load(&sk->had_async_sends))
+		RDS_SOCK_SET(sk, had_async_sends, true);
 	rx_lock();
 	async_list(op);
 	rx_unlock();

@@ -255,7 +255,7 @@ int rds_mr_free(struct rds_sock *sk, uint64_t cookie)
 	mr = rds_mr_find(rds_cookie_rkey(cookie));
 	if (mr && mr->sk == sk) {
 		if (mr->memory && !(rds_caller && rds_foreign_memory_is_of(mr->memory, rds_caller->pid)))
-			atomic_store(&sk->region_freed_by_other, true);
+			RDS_SOCK_SET(sk, region_freed_by_other, true);
 		if (rds_caller && rds_caller->made && *rds_caller->made == mr->rkey)
 			*rds_caller->made = 0; /* made and freed by the same call */
 		mr_unlink(mr);

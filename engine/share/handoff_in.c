@@ -196,7 +196,7 @@ static void handoff_show_port(struct rds_sock *sk, bool show)
 		rds_sock_bound_insert(sk);
 	else
 		rds_sock_bound_remove(sk);
-	atomic_store_explicit(&sk->bound, show, memory_order_release);
+	RDS_SOCK_SET(sk, bound, show);
 	rx_unlock();
 }
 

@@ -437,7 +437,7 @@ static void handoff_let_go(struct rds_sock *sk)
 	rx_lock();
 	if (rds_sock_bound(sk))
 		rds_sock_bound_remove(sk);
-	atomic_store(&sk->bound, false);
+	RDS_SOCK_SET(sk, bound, false);
 	rx_unlock();
 	sk->inode = 0;
 	sk->owner_id = 0;

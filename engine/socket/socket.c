@@ -103,8 +103,7 @@ void rds_sock_used_level(struct rds_sock *sk, int level)
 {
 	if (likely(atomic_load_explicit(&sk->sol_rds, memory_order_relaxed) == level))
 		return;
-	atomic_store_explicit(&sk->sol_rds, level, memory_order_relaxed);
-	rds_sock_changed(sk);
+	RDS_SOCK_SET(sk, sol_rds, level);
 }
 
 /*
@@ -316,14 +315,13 @@ void rds_sock_export_late(struct rds_sock *sk)
 
 void rds_sock_set_error(struct rds_sock *sk, int err)
 {
-	atomic_store(&sk->err, err < 0 ? -err : err);
-	rds_sock_changed(sk);
+	RDS_SOCK_SET(sk, err, err < 0 ? -err : err);
 	rds_sock_wake(sk, POLLERR);
 }
 
 int rds_sock_take_error(struct rds_sock *sk)
 {
-	int err = atomic_exchange(&sk->err, 0);
+	int err = atomic_exchange(&sk->set_err, 0);
 
 	if (err)
 		rds_sock_changed(sk);

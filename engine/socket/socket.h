@@ -96,9 +96,17 @@ struct rds_sock {
 	_Atomic unsigned lease_wanted;
 	struct rds_sock *lease_next; /* control */
 
-	/* names, options, marks: what the next owner needs (state_table.h) */
-#define STATE_WORD(type, name, first) _Atomic type name;
-#define STATE_ADDR(name) struct rds_addr name;
+	/* names, options, marks: what the next owner needs (state_table.h); RDS_SOCK_SET() writes */
+#define STATE_WORD(type, name, first)                                                                                  \
+	union {                                                                                                        \
+		const _Atomic type name;                                                                               \
+		_Atomic type set_##name;                                                                               \
+	};
+#define STATE_ADDR(name)                                                                                               \
+	union {                                                                                                        \
+		const struct rds_addr name;                                                                            \
+		struct rds_addr set_##name;                                                                            \
+	};
 	RDS_SOCK_STATE_TABLE(STATE_WORD, STATE_ADDR)
 #undef STATE_WORD
 #undef STATE_ADDR
@@ -363,5 +371,17 @@ static inline void rds_sock_changed(struct rds_sock *sk)
 	if (unlikely(atomic_load_explicit(&sk->lease, memory_order_relaxed) != NULL))
 		rds_sock_events.changed(sk);
 }
+
+/* The way to change a row of state_table.h.  So the lease of the socket always has it. */
+#define RDS_SOCK_SET(sk, row, value)                                                                                   \
+	do {                                                                                                           \
+		atomic_store(&(sk)->set_##row, (value));                                                               \
+		rds_sock_changed(sk);                                                                                  \
+	} while (0)
+#define RDS_SOCK_SET_ADDR(sk, row, addr)                                                                               \
+	do {                                                                                                           \
+		rds_sock_addr_copy(&(sk)->set_##row, (addr));                                                          \
+		rds_sock_changed(sk);                                                                                  \
+	} while (0)
 
 #endif

@@ -20,16 +20,16 @@ void rds_sock_addr_copy(struct rds_addr *to, const struct rds_addr *from)
 	COPY_PART(port);
 }
 
-#define FIRST_WORD(type, name, first) atomic_store_explicit(&sk->name, (first), memory_order_relaxed);
-#define FIRST_ADDR(name) memset(&sk->name, 0, sizeof(sk->name));
+#define FIRST_WORD(type, name, first) atomic_store_explicit(&sk->set_##name, (first), memory_order_relaxed);
+#define FIRST_ADDR(name) memset(&sk->set_##name, 0, sizeof(sk->name));
 
 void rds_sock_state_init(struct rds_sock *sk)
 {
 	RDS_SOCK_STATE_TABLE(FIRST_WORD, FIRST_ADDR)
 }
 
-#define SET_WORD(type, name, first) atomic_store_explicit(&sk->name, st->name, memory_order_relaxed);
-#define SET_ADDR(name) rds_sock_addr_copy(&sk->name, &st->name);
+#define SET_WORD(type, name, first) atomic_store_explicit(&sk->set_##name, st->name, memory_order_relaxed);
+#define SET_ADDR(name) rds_sock_addr_copy(&sk->set_##name, &st->name);
 
 void rds_sock_state_set(struct rds_sock *sk, const struct rds_sock_state *st)
 {

@@ -529,12 +529,41 @@ static int number_of(struct rds_sock *sk)
 	return sk == warm ? warm_fd : standin;
 }
 
-static uint32_t lease_rcvbuf(struct rds_sock *sk)
+static const struct rds_sock_state *lease_of(struct rds_sock *sk)
 {
 	const struct rds_lease_page *page = atomic_load(&sk->lease);
 
-	return page->st[atomic_load(&page->which)].sock.rcvbuf;
+	return &page->st[atomic_load(&page->which)].sock;
 }
+
+/*
+ * What nobody asks for: an update of congestion comes, and the program is told.  If the owner is
+ * killed then, the next one has to know what the program waits for, and what it knows.
+ */
+START_TEST(congestion_in_the_lease)
+{
+	char room[256];
+	struct msghdr msg = {.msg_control = room, .msg_controllen = sizeof(room)};
+	struct sockaddr_in name;
+	struct rds_sock *sk = bound_here(&standin, &name);
+	const uint64_t bit = 1 << 5; /* of a port */
+	int on = 1;
+
+	rds_share_begin();
+	ck_assert_int_eq(rds_call_setsockopt(sk, standin, SOL_RDS, RDS_CONG_MONITOR, &on, sizeof(on)), 0);
+	rx_lock();
+	RDS_SOCK_SET(sk, cong_mask, bit);
+	rds_cong_updated(~bit);
+	ck_assert_uint_eq(lease_of(sk)->cong_mask, bit);
+	rds_cong_updated(bit);
+	rx_unlock();
+	ck_assert_uint_eq(lease_of(sk)->cong_mask, 0);
+	ck_assert_uint_eq(lease_of(sk)->cong_notify, bit);
+	ck_assert_int_eq(rds_call_recvmsg(sk, standin, &msg, MSG_DONTWAIT), 0);
+	ck_assert_uint_eq(lease_of(sk)->cong_notify, 0);
+	end(sk);
+}
+END_TEST
 
 /*
  * The page is the next owner's, whatever calls are still under way here; and ours again, if nobody
@@ -555,7 +584,7 @@ START_TEST(what_changes_too_late)
 	ck_assert(!memcmp(&before, atomic_load(&sk->lease), sizeof(before)));
 	rds_handoff_cancel();
 	ck_assert(atomic_load(&sk->open));
-	ck_assert_uint_eq(lease_rcvbuf(sk), 100000);
+	ck_assert_uint_eq(lease_of(sk)->rcvbuf, 100000);
 	rds_hook_number = NULL;
 	end(sk);
 }
@@ -601,6 +630,7 @@ int main(void)
 	tcase_add_loop_test(t, what_is_no_bool, 0, sizeof(bools) / sizeof(bools[0]));
 	tcase_add_test(t, what_is_short);
 	tcase_add_loop_test(t, what_is_no_end, 0, 3);
+	tcase_add_test(t, congestion_in_the_lease);
 	tcase_add_test(t, what_changes_too_late);
 	tcase_add_loop_test(t, anything, 0, 4);
 	return suite_run(s);

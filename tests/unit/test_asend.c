@@ -209,7 +209,7 @@ START_TEST(kept_if_it_cannot_be_stored)
 	ck_assert_int_eq(mprotect(two + page, page, PROT_NONE), 0);
 	for (i = 1; i <= 4; i++)
 		dropped(i);
-	atomic_store(&sk->had_async_sends, !_i);
+	RDS_SOCK_SET(sk, had_async_sends, !_i);
 	ck_assert_int_eq(rds_call_recvmsg(sk, fd, &msg, MSG_DONTWAIT), -EFAULT);
 	ck_assert_uint_eq(sk->nfailed, 4);
 	expect(first[_i][0],
@@ -218,7 +218,7 @@ START_TEST(kept_if_it_cannot_be_stored)
 	expect(first[_i][1], RDS_RDMA_DROPPED);
 	for (i = 5; i <= 6; i++)
 		dropped(i);
-	atomic_store(&sk->had_async_sends, !_i);
+	RDS_SOCK_SET(sk, had_async_sends, !_i);
 	msg.msg_control = two + page - one; /* of three the first one fits */
 	msg.msg_controllen = 3 * one;
 	ck_assert_int_eq(rds_call_recvmsg(sk, fd, &msg, MSG_DONTWAIT), -EFAULT);
@@ -270,7 +270,7 @@ START_TEST(control_messages)
 	expect(5, RDS_RDMA_SUCCESS); /* within a process it is there at once */
 	ck_assert_int_eq(send_async(24, 1, 0, 0), 0);
 	expect(5, RDS_RDMA_SUCCESS);
-	atomic_store(&sk->no_rdma, true); /* TCP knows no such control message there */
+	RDS_SOCK_SET(sk, no_rdma, true); /* TCP knows no such control message there */
 	ck_assert_int_eq(send_async(16, 1, 0, 0), -EINVAL);
 }
 END_TEST

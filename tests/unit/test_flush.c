@@ -395,7 +395,7 @@ END_TEST
 /* Over, but not its turn yet: what comes behind it waits all the same. */
 START_TEST(test_not_its_turn)
 {
-	atomic_store(&sk.had_async_sends, true);
+	RDS_SOCK_SET(&sk, had_async_sends, true);
 	operation(&plain, 1);
 	answered(operation(&sk, 2), RDS_RDMA_SUCCESS);
 	ck_assert_ptr_null(sk.async_sends);

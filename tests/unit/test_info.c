@@ -498,7 +498,7 @@ static void make_congested(unsigned port)
 
 	sock_start();
 	bind_to(sk, "127.0.0.1", port);
-	atomic_store(&sk->transport, RDS_TRANS_TCP);
+	RDS_SOCK_SET(sk, transport, RDS_TRANS_TCP);
 	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_SOCKET, SO_RCVBUF, &v, sizeof(v)), 0);
 	for (unsigned i = 0; i < 100 && !sk->congested; i++)
 		send_to(sk, fd, "127.0.0.1", port, 256);

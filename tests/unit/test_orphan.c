@@ -32,8 +32,8 @@ static struct end sender(unsigned n, size_t len)
 	e.fd = rds_call_socket(SOCK_SEQPACKET, 0, &e.sk);
 	ck_assert_int_ge(e.fd, 0);
 	ck_assert_int_eq(rds_call_bind(e.sk, (struct sockaddr *)&from, sizeof(from)), 0);
-	atomic_store(&e.sk->transport, RDS_TRANS_IB);
-	atomic_store(&e.sk->sndbuf, 4 * MOST);
+	RDS_SOCK_SET(e.sk, transport, RDS_TRANS_IB);
+	RDS_SOCK_SET(e.sk, sndbuf, 4 * MOST);
 	while (n--)
 		ck_assert_int_eq(rds_call_sendmsg(e.sk, e.fd, &msg, MSG_DONTWAIT), (ssize_t)len);
 	return e;

@@ -22,12 +22,12 @@ static void bound(struct rds_sock *sk)
 	memset(sk, 0, sizeof(*sk));
 	sk->reg_idx = add_ok(rds_node_registry);
 	bind_ok(rds_node_registry, sk->reg_idx, ADDR, PORT);
-	sk->laddr.ip = v4(ADDR);
-	sk->laddr.port = PORT;
+	sk->set_laddr.ip = v4(ADDR);
+	sk->set_laddr.port = PORT;
 	sk->rx_tail = &sk->rx_head;
 	atomic_store(&sk->ref, 1);
 	atomic_store(&sk->open, true);
-	atomic_store(&sk->rcvbuf, 1 << 20);
+	RDS_SOCK_SET(sk, rcvbuf, 1 << 20);
 	rds_sock_bound_insert(sk);
 }
 

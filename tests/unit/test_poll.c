@@ -34,7 +34,7 @@ static void setup(void)
 	sock.rx_tail = &sock.rx_head;
 	atomic_store(&sock.ref, 1);
 	atomic_store(&sock.open, true);
-	atomic_store(&sock.sndbuf, 2 * LIMIT);
+	RDS_SOCK_SET(&sock, sndbuf, 2 * LIMIT);
 }
 
 static void teardown(void)
@@ -100,10 +100,10 @@ START_TEST(test_limit_is_raised)
 	rds_sock_snd_add(&sock, 3 * LIMIT);
 	rds_sock_watch(&sock, standin, _i);
 	ck_assert(!shown() && !truth());
-	atomic_store(&sock.sndbuf, 4 * LIMIT);
+	RDS_SOCK_SET(&sock, sndbuf, 4 * LIMIT);
 	rds_sock_wake(&sock, POLLOUT | POLLWRNORM);
 	ck_assert(!shown() && !truth());
-	atomic_store(&sock.sndbuf, 8 * LIMIT);
+	RDS_SOCK_SET(&sock, sndbuf, 8 * LIMIT);
 	rds_sock_wake(&sock, POLLOUT | POLLWRNORM);
 	ck_assert(shown() && truth());
 }

@@ -116,10 +116,10 @@ static void setup(void)
 	rds_lock_init(&sock.tx, RDS_LOCK_SOCK_TX);
 	atomic_store(&sock.ref, 1);
 	atomic_store(&sock.open, true);
-	atomic_store(&sock.bound, true);
-	atomic_store(&sock.tos_fixed, true);
-	atomic_store(&sock.sndbuf, 4000);
-	sock.laddr.port = 1234;
+	RDS_SOCK_SET(&sock, bound, true);
+	RDS_SOCK_SET(&sock, tos_fixed, true);
+	RDS_SOCK_SET(&sock, sndbuf, 4000);
+	sock.set_laddr.port = 1234;
 	d = rds_sock_dst_slot(&sock, PORT);
 	memcpy(d->raw, &to, RDS_DST_RAW4);
 	d->rawlen = RDS_DST_RAW4;
@@ -319,7 +319,7 @@ static void broken(void)
 }
 static void too_long(void)
 {
-	atomic_store(&sock.sndbuf, UINT32_MAX);
+	RDS_SOCK_SET(&sock, sndbuf, UINT32_MAX);
 	length = RDS_MAX_MSG + 1;
 }
 static void congested(void)

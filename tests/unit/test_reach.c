@@ -315,7 +315,7 @@ static int transport_after_bind(const char *ip, uint16_t port, int preset, int *
 	int n = rds_call_socket(SOCK_SEQPACKET, 0, &s);
 
 	ck_assert_int_ge(n, 0);
-	atomic_store(&s->transport, preset);
+	RDS_SOCK_SET(s, transport, preset);
 	*err = rds_call_bind(s, (struct sockaddr *)&sin, sizeof(sin));
 	return atomic_load(&s->transport);
 }

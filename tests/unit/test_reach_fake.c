@@ -310,7 +310,7 @@ void far_setup(void)
 	rds_lock(&rds_lock_control);
 	ck_assert_int_eq(rds_transports_claim(&fake.sk->laddr.ip, 0), 1);
 	rds_unlock(&rds_lock_control);
-	atomic_store(&fake.sk->transport, RDS_TRANS_IB);
+	RDS_SOCK_SET(fake.sk, transport, RDS_TRANS_IB);
 }
 
 /* Behind the transport that makes others fail, which lets everything through if it has nothing to do. */

@@ -74,13 +74,13 @@ static void setup(void)
 	atomic_store(&conn.next_rx, 1);
 	seq = 0;
 	come = 0;
-	sock.laddr.ip = conn.id.laddr;
-	sock.laddr.port = PORT;
+	sock.set_laddr.ip = conn.id.laddr;
+	sock.set_laddr.port = PORT;
 	sock.rx_tail = &sock.rx_head;
 	atomic_store(&sock.ref, 1);
 	atomic_store(&sock.open, true);
-	atomic_store(&sock.bound, true);
-	atomic_store(&sock.rcvbuf, 1 << 20);
+	RDS_SOCK_SET(&sock, bound, true);
+	RDS_SOCK_SET(&sock, rcvbuf, 1 << 20);
 	rds_sock_bound_insert(&sock);
 }
 
@@ -148,14 +148,14 @@ START_TEST(test_not_plain)
 	ck_assert_int_eq(take(99, 0, &msg), 99);
 	ck_assert_int_eq(msg.msg_flags, MSG_TRUNC);
 	ck_assert_int_eq(take(99, MSG_TRUNC, &msg), 100);
-	atomic_store(&sock.inq, true);
+	RDS_SOCK_SET(&sock, inq, true);
 	msg = (struct msghdr){
 		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control)};
 	ck_assert_int_eq(rds_call_recvmsg(&sock, -1, &msg, MSG_DONTWAIT), 100);
 	ck_assert_ptr_nonnull(CMSG_FIRSTHDR(&msg));
 	memcpy(&inq, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(inq));
 	ck_assert_int_eq(inq, 200);
-	atomic_store(&sock.inq, false);
+	RDS_SOCK_SET(&sock, inq, false);
 	ck_assert_int_eq(take(100, 0, &msg), 100);
 	ck_is(4, 100);
 	iov.iov_base = (void *)8;
@@ -180,12 +180,12 @@ START_TEST(test_not_measured)
 		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control)};
 
 	length = 10;
-	atomic_store(&sock.rx_trace, 3 | 2 << 24); /* how long it has been here */
+	RDS_SOCK_SET(&sock, rx_trace, 3 | 2 << 24); /* how long it has been here */
 	arrive();
 	ck_assert_int_eq(take(100, 0, &msg), 10);
-	atomic_store(&sock.rx_trace, 0);
+	RDS_SOCK_SET(&sock, rx_trace, 0);
 	arrive();
-	atomic_store(&sock.rx_trace, 3 | 2 << 24);
+	RDS_SOCK_SET(&sock, rx_trace, 3 | 2 << 24);
 	msg = (struct msghdr){
 		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control)};
 	ck_assert_int_eq(rds_call_recvmsg(&sock, -1, &msg, MSG_DONTWAIT), 10);

@@ -132,7 +132,7 @@ START_TEST(timeouts)
 	socklen_t len;
 
 	for (unsigned i = 0; i < 4; i++) {
-		_Atomic uint64_t *ns = i % 2 ? &sk->rcvtimeo_ns : &sk->sndtimeo_ns;
+		const _Atomic uint64_t *ns = i % 2 ? &sk->rcvtimeo_ns : &sk->sndtimeo_ns;
 
 		tv = (struct timeval){2, 500000};
 		ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_SOCKET, opts[i], &tv, sizeof(tv)), 0);
@@ -554,7 +554,7 @@ START_TEST(tos)
 	ck_assert_int_eq(rds_call_ioctl(sk, SIOCRDSGETTOS, &v), 0);
 	ck_assert_uint_eq(v, 0);
 	ck_assert_int_eq(rds_call_ioctl(sk, SIOCRDSGETTOS, BAD), -EFAULT);
-	atomic_store(&sk->tos_fixed, true);
+	RDS_SOCK_SET(sk, tos_fixed, true);
 	ck_assert_int_eq(rds_call_ioctl(sk, SIOCRDSSETTOS, &v), -EINVAL);
 	munmap(page, 4096);
 }

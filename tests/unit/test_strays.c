@@ -126,7 +126,7 @@ static void sock_setup(struct rds_sock *s, uint16_t port)
 	atomic_store(&s->open, true);
 	atomic_store(&s->ref, 100);
 	s->had_ops = true;
-	s->laddr.port = port;
+	s->set_laddr.port = port;
 }
 
 static void setup(void)
