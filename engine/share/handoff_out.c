@@ -80,12 +80,13 @@ static int handoff_park_socket(struct rds_sock *sk, int standin)
 	int file = os_memfd("rds socket", MFD_CLOEXEC | MFD_ALLOW_SEALING), mailbox, made = -1, err;
 	off_t size = 0;
 
-	if (file < 0)
-		return file;
 	rx_lock();
+	/* even if its state cannot be saved: the caller gives up the lease, and with it the socket */
 	atomic_store(&sk->accepts_nothing, true);
-	err = rds_handoff_write_state(sk, file, &size);
+	err = file < 0 ? file : rds_handoff_write_state(sk, file, &size);
 	rx_unlock();
+	if (file < 0)
+		return err;
 	if (!err)
 		err = os_fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
 	handoff_clear_standin(sk, standin);

@@ -48,8 +48,8 @@ void rds_lease_write(struct rds_sock *sk)
 	unsigned wanted, which;
 
 	/*
-	 * Once the state is saved, the page is the next owner's; until it is whole, the last
-	 * one's.
+	 * Once this process gives the socket up, the page is the next owner's. Until the socket is
+	 * whole, it is the last one's.
 	 */
 	if (!lease || atomic_load(&sk->accepts_nothing))
 		return;

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -590,6 +591,42 @@ START_TEST(what_changes_too_late)
 }
 END_TEST
 
+/* The lowest number that is free, and with it every higher one, is not to be had. */
+static struct rlimit no_numbers(void)
+{
+	struct rlimit before, none;
+	int lowest = dup(standin);
+
+	ck_assert_int_ge(lowest, 0);
+	close(lowest);
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+	none = (struct rlimit){.rlim_cur = (rlim_t)lowest, .rlim_max = before.rlim_max};
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+	return before;
+}
+
+/* The lease is given up all the same: who takes it goes on with what it said then. */
+START_TEST(what_cannot_be_saved)
+{
+	struct rds_lease_page before;
+	struct sockaddr_in name;
+	struct rds_sock *sk = bound_here(&standin, &name);
+	struct rlimit limit;
+	int bytes = 50000;
+
+	rds_share_begin();
+	limit = no_numbers();
+	ck_assert_uint_eq(rds_handoff_out(is_new), 1);
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	ck_assert(!rds_handoff_is_parked(standin));
+	memcpy(&before, atomic_load(&sk->lease), sizeof(before));
+	ck_assert_int_eq(rds_call_setsockopt(sk, standin, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes)), 0);
+	ck_assert(!memcmp(&before, atomic_load(&sk->lease), sizeof(before)));
+	ck_assert(atomic_load(&sk->accepts_nothing));
+	rds_handoff_cancel();
+}
+END_TEST
+
 /* Whatever it is: it is a socket, or none.  (With the sanitizers' help.) */
 START_TEST(anything)
 {
@@ -632,6 +669,7 @@ int main(void)
 	tcase_add_loop_test(t, what_is_no_end, 0, 3);
 	tcase_add_test(t, congestion_in_the_lease);
 	tcase_add_test(t, what_changes_too_late);
+	tcase_add_test(t, what_cannot_be_saved);
 	tcase_add_loop_test(t, anything, 0, 4);
 	return suite_run(s);
 }
