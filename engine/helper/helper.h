@@ -41,6 +41,8 @@ void rds_timer_cancel(struct rds_timer *tm);	   /* helper only: tm->fn does not 
 int rds_helper_kick_fd(void);
 
 extern _Atomic bool rds_helper_up; /* written under control and rx */
+/* this thread is the helper */
+extern __thread bool rds_helper_is_self __attribute__((tls_model("initial-exec")));
 
 /* reserve_fds.c; helper */
 bool rds_helper_reserve_fill(void); /* false: too few descriptors for even one peer */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * thread.c - the helper thread: its start, its sleep, its events and timers.
+ * thread.c - the helper thread: its start, its sleep and its events.
  *
  * The helper has all signals blocked, sleeps in epoll_wait and costs nothing while nothing
  * happens.  If the kernel allows it, the helper has a descriptor table of its own (fd_exchange.h).
@@ -14,6 +14,7 @@
  * Must not know what a round does: that belongs to progress/progress.c and the transports.
  */
 #include "engine/helper/helper.h"
+#include "engine/helper/timers.h"
 #include "engine/sys/compiler.h"
 #include "engine/sys/fence.h"
 #include "engine/sys/lock_order.h"
@@ -56,17 +57,10 @@ const struct rds_helper_client *rds_helper_client;
 static struct {
 	_Atomic int ep;
 	struct os_fd kick_in, kick_out; /* a pipe; any number of kicks is one wake-up */
-	/* a timerfd, so that the program sets a timer without waking the helper */
-	struct os_fd clock;
-	struct rds_helper_event kick, exchange, rung;
+	struct rds_helper_event kick, exchange;
 	_Atomic bool kicked;
 	bool again; /* helper: it has kicked itself, and does not sleep before the next round */
 	_Atomic uint64_t added;
-	pthread_mutex_t timers_lock;
-	struct rds_timer *timers; /* by due time */
-	/* timers_lock: the first timer when the helper last slept, UINT64_MAX none */
-	uint64_t sleep_until;
-	uint64_t rings_at; /* timers_lock: when the clock expires, UINT64_MAX never */
 	/* the program's table is gone: checks whether the program lives */
 	struct rds_timer gone;
 	unsigned looks;
@@ -77,139 +71,11 @@ static struct {
 	int (*how)(void);
 	_Atomic uint32_t phase;
 	int err; /* with FAILED */
-} hp = {.ep = -1,
-	.kick_in = OS_FD_NONE,
-	.kick_out = OS_FD_NONE,
-	.clock = OS_FD_NONE,
-	.timers_lock = PTHREAD_MUTEX_INITIALIZER};
+} hp = {.ep = -1, .kick_in = OS_FD_NONE, .kick_out = OS_FD_NONE};
 
-static __thread bool is_helper __attribute__((tls_model("initial-exec")));
+__thread bool rds_helper_is_self __attribute__((tls_model("initial-exec")));
 
-/* ---- timers and events ---- */
-
-static void timer_unlink(struct rds_timer *tm)
-{
-	struct rds_timer **p;
-
-	if (!tm->queued)
-		return;
-	for (p = &hp.timers; *p; p = &(*p)->next)
-		if (*p == tm) {
-			*p = tm->next;
-			break;
-		}
-	tm->queued = false;
-}
-
-/* timers_lock held */
-static void timer_link(struct rds_timer *tm, uint64_t due_ns)
-{
-	struct rds_timer **p;
-
-	tm->due_ns = due_ns;
-	for (p = &hp.timers; *p && (*p)->due_ns <= due_ns; p = &(*p)->next)
-		;
-	tm->next = *p;
-	*p = tm;
-	tm->queued = true;
-	/* The helper itself looks at its timers before it sleeps. */
-	if (!is_helper && due_ns < hp.sleep_until && due_ns < hp.rings_at) {
-		hp.rings_at = due_ns;
-		/* the program has closed the clock */
-		if (os_timerfd_set(os_fd(&hp.clock), due_ns) < 0) {
-			hp.rings_at = UINT64_MAX;
-			rds_helper_kick();
-		}
-	}
-}
-
-void rds_timer_set(struct rds_timer *tm, uint64_t due_ns)
-{
-	pthread_mutex_lock(&hp.timers_lock);
-	timer_unlink(tm);
-	timer_link(tm, due_ns);
-	pthread_mutex_unlock(&hp.timers_lock);
-}
-
-void rds_timer_need(struct rds_timer *tm, uint64_t due_ns)
-{
-	pthread_mutex_lock(&hp.timers_lock);
-	if (!tm->queued)
-		timer_link(tm, due_ns);
-	pthread_mutex_unlock(&hp.timers_lock);
-}
-
-bool rds_timer_is_set(const struct rds_timer *tm)
-{
-	bool set;
-
-	pthread_mutex_lock(&hp.timers_lock);
-	set = tm->queued;
-	pthread_mutex_unlock(&hp.timers_lock);
-	return set;
-}
-
-static void clock_event(struct rds_helper_event *ev, uint32_t events)
-{
-	uint64_t times;
-
-	(void)ev;
-	(void)events;
-	pthread_mutex_lock(&hp.timers_lock);
-	os_read(os_fd(&hp.clock), &times, sizeof(times));
-	hp.rings_at = UINT64_MAX;
-	pthread_mutex_unlock(&hp.timers_lock);
-}
-
-void rds_timer_cancel(struct rds_timer *tm)
-{
-	pthread_mutex_lock(&hp.timers_lock);
-	timer_unlink(tm);
-	pthread_mutex_unlock(&hp.timers_lock);
-}
-
-static void timer_run_due(void)
-{
-	uint64_t now = os_now_ns();
-	struct rds_timer *tm;
-
-	for (;;) {
-		pthread_mutex_lock(&hp.timers_lock);
-		tm = hp.timers;
-		if (tm && tm->due_ns <= now) {
-			hp.timers = tm->next;
-			tm->queued = false;
-		} else {
-			tm = NULL;
-		}
-		pthread_mutex_unlock(&hp.timers_lock);
-		if (!tm)
-			return;
-		tm->fn(tm);
-	}
-}
-
-/*
- * Milliseconds until the next timer, rounded up; -1: none, or the clock expires by then.  Stores
- * the time, so that a program's thread with an earlier timer sets the clock.
- */
-static int timer_next_timeout(void)
-{
-	uint64_t now = os_now_ns(), due;
-
-	pthread_mutex_lock(&hp.timers_lock);
-	due = hp.timers ? hp.timers->due_ns : UINT64_MAX;
-	hp.sleep_until = due;
-	if (due >= hp.rings_at || due == UINT64_MAX)
-		due = 0;
-	pthread_mutex_unlock(&hp.timers_lock);
-	if (!due)
-		return -1;
-	if (due <= now)
-		return 0;
-	due = (due - now + 999999) / 1000000;
-	return due > 3600000 ? 3600000 : (int)due;
-}
+/* ---- events ---- */
 
 int rds_helper_event_add(struct rds_helper_event *ev, int fd, uint32_t events)
 {
@@ -237,7 +103,7 @@ void rds_helper_kick(void)
 	ssize_t n = -EBADF;
 	int tries;
 
-	if (is_helper) {
+	if (rds_helper_is_self) {
 		hp.again = true;
 		return;
 	}
@@ -257,7 +123,7 @@ int rds_helper_kick_fd(void)
 
 void rds_helper_kick_exported(int in, int out, int clock)
 {
-	atomic_store(&hp.clock.n[os_fd_table], clock);
+	rds_timers_exported(clock);
 	atomic_store(&hp.kick_in.n[os_fd_table], in);
 	atomic_store(&hp.kick_out.n[os_fd_table], out);
 }
@@ -282,7 +148,7 @@ static void kick_close(void)
 {
 	os_close_slot(&hp.kick_in.n[0]);
 	os_close_slot(&hp.kick_out.n[0]);
-	os_close_slot(&hp.clock.n[0]);
+	rds_timers_close();
 }
 
 static int kick_open(void)
@@ -299,8 +165,7 @@ static int kick_open(void)
 	}
 	err = os_dup_high_slot(fds[1], &hp.kick_out.n[0]);
 	if (err >= 0)
-		err = os_dup_high_slot(os_timerfd(), &hp.clock.n[0]);
-	hp.rings_at = UINT64_MAX;
+		err = rds_timers_open();
 	if (err < 0)
 		kick_close();
 	return err;
@@ -348,7 +213,7 @@ static void exchange_event(struct rds_helper_event *ev, uint32_t events)
 static void helper_turn(void)
 {
 	struct epoll_event evs[BATCH];
-	int i, n, timeout = hp.again ? 0 : timer_next_timeout();
+	int i, n, timeout = hp.again ? 0 : rds_timers_timeout();
 	bool begun;
 
 	hp.again = false;
@@ -361,7 +226,7 @@ static void helper_turn(void)
 		ev->fn(ev, evs[i].events);
 	}
 	rds_helper_deferred_run_own();
-	timer_run_due();
+	rds_timers_run_due();
 	rds_helper_client->round();
 	rds_helper_round_end(begun);
 }
@@ -430,7 +295,6 @@ static int helper_open_all(void)
 	int err = 0;
 
 	hp.kick.fn = kick_event;
-	hp.rung.fn = clock_event;
 	hp.exchange.fn = exchange_event;
 	if (hp.want_own)
 		err = rds_fd_exchange_await_start();
@@ -441,7 +305,7 @@ static int helper_open_all(void)
 	if (!err)
 		err = rds_helper_event_add(&hp.kick, os_fd(&hp.kick_in), EPOLLIN);
 	if (!err)
-		err = rds_helper_event_add(&hp.rung, os_fd(&hp.clock), EPOLLIN);
+		err = rds_timers_watch();
 	if (!err)
 		err = rds_helper_client->start();
 	if (!err && !rds_helper_reserve_fill()) {
@@ -459,7 +323,7 @@ static void helper_close_all(void)
 
 static void helper_init_thread(void)
 {
-	is_helper = true;
+	rds_helper_is_self = true;
 	atomic_store(&hp.thread, (int)os_syscall(SYS_gettid, 0, 0, 0, 0, 0, 0));
 	if (!hp.want_own)
 		os_library_begin(); /* for the life of the thread */
@@ -544,7 +408,7 @@ static int export_fd(enum rds_export_kind kind, int fd)
 /* Meanwhile the helper only takes exported descriptors, so the caller may hold locks. */
 static int export_all(void)
 {
-	int kick[3] = {hp.kick_in.n[0], hp.kick_out.n[0], hp.clock.n[0]}, err = 0;
+	int kick[3] = {hp.kick_in.n[0], hp.kick_out.n[0], rds_timers_fd()}, err = 0;
 
 	if (hp.want_own) {
 		err = rds_export_to_helper(RDS_EXPORT_KICK, NULL, kick, 3);
@@ -643,8 +507,7 @@ void rds_helper_fork_child(void)
 	rds_aside_forget();
 	rds_fd_exchange_forget();
 	atomic_store(&rds_helper_up, false);
-	pthread_mutex_init(&hp.timers_lock, NULL);
-	hp.timers = NULL;
+	rds_timers_forget();
 	hp.again = false;
 	hp.looks = 0;
 	hp.gone.queued = false;
@@ -652,5 +515,4 @@ void rds_helper_fork_child(void)
 	atomic_store(&hp.ep, -1);
 	os_fd_init(&hp.kick_in);
 	os_fd_init(&hp.kick_out);
-	os_fd_init(&hp.clock);
 }

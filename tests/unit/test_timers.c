@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_timers.c - the helper's timers (helper/thread.c), by the real clock: set, needed, cancelled,
+ * test_timers.c - the helper's timers (helper/timers.c), by the real clock: set, needed, cancelled,
  * and all of that while the helper runs them.  A timer that could wait for nothing does not start.
  */
 #include <arpa/inet.h>
