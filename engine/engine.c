@@ -80,6 +80,8 @@ static void sock_event_pair_readable(struct rds_sock *sk)
 
 __attribute__((constructor)) void rds_engine_join(void)
 {
+	if (os_process_fork_child) /* done: a constructor of another library may have made sockets */
+		return;
 	os_process_fork_child = rds_engine_fork_child;
 	rds_foreign_memory_await = rds_progress_round;
 	rds_helper_client = &helper_client;

@@ -4,11 +4,13 @@
  *
  * The kernel drops all of them (net/rds/send.c: rds_send_drop_to()).  Here they are still sent
  * (socket/refcount.c), within limits: otherwise a program that opens a socket for each message,
- * each with an SNDBUF of its own, would fill its memory.  - Messages that no peer is there to take
- * would wait for ever: they are dropped.  - For a peer that is stopped, or slower than the program,
- * messages of closed sockets may take  ORPHANS_MAX, the sockets themselves included.  Above that,
- * the unsent messages of the next  closed socket are dropped.  Its own messages do not count.  So a
- * program with few sockets  loses none, whatever SNDBUF it has set.
+ * each with an SNDBUF of its own, would fill its memory.
+ *
+ * - Messages that no peer is there to take would wait for ever: they are dropped.
+ * - For a peer that is stopped, or slower than the program, messages of closed sockets may take
+ *   ORPHANS_MAX, the sockets themselves included.  Above that, the unsent messages of the next
+ *   closed socket are dropped.  Its own messages do not count.  So a program with few sockets loses
+ *   none, whatever SNDBUF it has set.
  *
  * To find out how much waits, all of the queue has to be read.  So the memory of all closed sockets
  * is counted as it comes and goes (socket/refcount.c), and no queue is read while that is little.

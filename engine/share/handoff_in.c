@@ -182,7 +182,7 @@ static void handoff_open_socket(struct rds_sock *sk, const struct rds_share_stat
 	err = handoff_read_reports(sk, r, st->n_reports);
 	if (err)
 		rds_error("notifications of an RDS socket that was taken over are lost: %s", strerror(-err));
-	if (rds_sock_has_input(sk)) /* other processes may look at the stand-in only */
+	if (rds_sock_would_wake(sk, POLLIN)) /* other processes may look at the stand-in only */
 		rds_sock_wake(sk, POLLIN | POLLRDNORM | RDS_WAIT_RECV);
 	rx_unlock();
 	/* Newer messages come later: their senders have to find a route, which needs control. */

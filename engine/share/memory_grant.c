@@ -268,6 +268,6 @@ void rds_borrower_grant_forked(int parent)
 	fork_view.seen = false;
 	atomic_store(&giving, 0);
 	atomic_store(&gifts, 0);
-	if (any)
-		(void)os_fds_each(grant_close_copy, &parent);
+	if (any && os_fds_each(grant_close_copy, &parent))
+		(void)os_fds_probe(grant_close_copy, &parent);
 }

@@ -217,7 +217,7 @@ void rds_sock_watch(struct rds_sock *sk, int fd, bool edge)
 	rds_lock(&rds_lock_wait);
 	sk->watched_edge |= edge;
 	atomic_store(&sk->watched, true);
-	if (rds_sock_has_input(sk) && !sk->shown_in)
+	if (rds_sock_would_wake(sk, POLLIN) && !sk->shown_in)
 		standin_show_in(sk);
 	if (!rds_sock_writable(sk) && !sk->hidden_out)
 		standin_lower_out(sk, fd);

@@ -3,8 +3,8 @@
  * open_fds.c - the descriptor table of this thread as the kernel has it: which numbers are open,
  * how many are left.
  *
- * The table may have any size, and numbers above a limit that was lowered later.  So it is not
- * probed number by number: the kernel lists it.
+ * The table may have any size, and numbers above a limit that was lowered later.  So the kernel
+ * lists it.  Probing number by number is for where it cannot.
  */
 #include "engine/sys/os.h"
 
@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+
+#define PROBE_MOST 65536 /* 10 ms; containers have limits of a billion */
 
 bool os_fds_available(int fd, unsigned want)
 {
@@ -26,14 +28,13 @@ bool os_fds_available(int fd, unsigned want)
 	return got == want;
 }
 
-/* No list can be had: most likely no number is left for it, and all below the limit are open. */
-static int fds_probe_each(int (*fn)(int fd, void *arg), void *arg)
+int os_fds_probe(int (*fn)(int fd, void *arg), void *arg)
 {
 	struct rlimit rl = {.rlim_cur = 0};
 	int fd, ret = 0;
 
 	os_syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, 0, (long)&rl, 0, 0);
-	for (fd = 0; (rlim_t)fd < rl.rlim_cur && !ret; fd++)
+	for (fd = 0; (rlim_t)fd < rl.rlim_cur && fd < PROBE_MOST && !ret; fd++)
 		if (os_fcntl(fd, F_GETFD, 0) >= 0)
 			ret = fn(fd, arg);
 	return ret;
@@ -47,7 +48,7 @@ int os_fds_each(int (*fn)(int fd, void *arg), void *arg)
 	long n, at;
 
 	if (dir < 0)
-		return fds_probe_each(fn, arg);
+		return dir;
 	while (!ret && (n = os_syscall(SYS_getdents64, dir, (long)list, sizeof(list), 0, 0, 0)) != 0) {
 		if (n < 0)
 			ret = (int)n;

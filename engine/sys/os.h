@@ -89,9 +89,12 @@ int os_fcntl(int fd, int cmd, long arg);
 bool os_fds_available(int fd, unsigned want);
 /*
  * Calls fn for each open number of this thread's table until it returns something else than 0,
- * which is the result. fn may close that number.
+ * which is the result. fn may close that number. -errno: the list cannot be had (no /proc, or no
+ * number is left to open it).
  */
 int os_fds_each(int (*fn)(int fd, void *arg), void *arg);
+/* The same without a list, for the first 65536 numbers below the limit. */
+int os_fds_probe(int (*fn)(int fd, void *arg), void *arg);
 int os_socket(int family, int type, int proto);
 int os_socketpair(int family, int type, int proto, int sv[2]);
 int os_bind(int fd, const struct sockaddr *sa, socklen_t len);

@@ -301,6 +301,8 @@ START_TEST(what_polls_for_an_update)
 	atomic_store(&rds_sock_cong_gen, 0); /* as in a process that has never been told of anything */
 	ck_assert_int_eq(adopt(&sk, end_of_it), 0);
 	ck_queue(sk);
+	rds_sock_watch(sk, standin, false);
+	ck_assert_int_eq(poll(&(struct pollfd){.fd = standin, .events = POLLIN}, 1, 0), _i); /* what others wait for */
 	ck_assert_int_eq(rds_call_poll(sk, POLLIN), _i ? POLLIN : 0);
 	ck_assert_int_eq(rds_call_poll(sk, POLLIN), 0);
 	end(sk);
@@ -382,7 +384,7 @@ static void ck_saved(struct rds_sock *sk, uint64_t mask, uint64_t notify, bool s
 }
 
 /* The will has at any time what the owner's successor has to know: that one has no other word of an owner that is killed. */
-START_TEST(congestion_is_in_the_will)
+START_TEST(congestion_is_in_the_lease)
 {
 	static char bytes[5000];
 	struct iovec iov = {.iov_base = bytes, .iov_len = sizeof(bytes)};
@@ -660,7 +662,7 @@ int main(void)
 	tcase_add_test(t, what_waits_for_an_update);
 	tcase_add_loop_test(t, what_polls_for_an_update, 0, 2);
 	tcase_add_test(t, ends_of_messages);
-	tcase_add_test(t, congestion_is_in_the_will);
+	tcase_add_test(t, congestion_is_in_the_lease);
 	tcase_add_test(t, all_that_was_left);
 	tcase_add_test(t, what_cannot_be_had_now);
 	tcase_add_loop_test(t, what_is_wrong, 0, sizeof(wrong) / sizeof(wrong[0]));

@@ -494,7 +494,7 @@ START_TEST(zeroed_at_fork)
 	size_t from, to, i;
 
 	if (locked)
-		ck_assert_int_eq(mlock(var, sizeof(var)), 0);
+		ck_assert_int_eq(syscall(SYS_mlock, var, sizeof(var)), 0); /* a sanitizer's mlock() does nothing */
 	for (from = 0; from < 25; from++) {
 		to = sizeof(var) - ends[from / 5];
 		memset(var, 'x', sizeof(var));
@@ -620,6 +620,7 @@ static int close_above(int fd, void *least)
 START_TEST(each_open_number)
 {
 	struct rlimit rl = {.rlim_cur = 300, .rlim_max = 1024};
+	int (*each)(int (*fn)(int, void *), void *) = _i ? os_fds_probe : os_fds_each;
 	int last = -1, fd, calls = 0;
 	bool wrong = false;
 
@@ -631,15 +632,17 @@ START_TEST(each_open_number)
 		close(17);
 		close(200);
 	}
-	ck_assert_int_eq(os_fds_each(list_one, &wrong), 0);
+	if (_i)
+		ck_assert_int_eq(os_fds_each(list_one, &wrong), -EMFILE);
+	ck_assert_int_eq(each(list_one, &wrong), 0);
 	ck_assert(!wrong);
 	ck_assert_uint_eq(listed.n, _i ? 300 : 298);
 	for (fd = 0; fd < 300; fd++)
 		ck_assert_int_eq(listed.seen[fd], fcntl(fd, F_GETFD) >= 0);
-	ck_assert_int_eq(os_fds_each(third, &calls), 7);
+	ck_assert_int_eq(each(third, &calls), 7);
 	ck_assert_int_eq(calls, 3);
 	last = 100;
-	ck_assert_int_eq(os_fds_each(close_above, &last), 0);
+	ck_assert_int_eq(each(close_above, &last), 0);
 	for (fd = 101; fd < 300; fd++)
 		ck_assert_int_lt(fcntl(fd, F_GETFD), 0);
 }

@@ -26,7 +26,7 @@
 #define SOCKETS_PER_PEER 16
 #define LISTEN_PAUSE_NS (100 * 1000000ull)
 
-struct shm rds_shm = {.listen_fd = -1, .inbox_fd = -1};
+struct shm rds_shm;
 
 static void peer_ctl_event(struct rds_helper_event *ev, uint32_t events);
 static void shm_peer_dead(struct shm_peer *p, int why);
@@ -494,8 +494,6 @@ void rds_shm_fork_child(void)
 
 	os_fork_zero(&rds_shm, sizeof(rds_shm));
 	rds_shm.t = t;
-	atomic_store(&rds_shm.listen_fd, -1);
-	atomic_store(&rds_shm.inbox_fd, -1);
 }
 
 static const struct rds_transport_ops shm_ops = {
@@ -526,5 +524,7 @@ static const struct rds_transport_ops shm_ops = {
 struct rds_transport *rds_shm_transport(void)
 {
 	rds_shm.t = (struct rds_transport){.ops = &shm_ops};
+	atomic_store(&rds_shm.listen_fd, -1);
+	atomic_store(&rds_shm.inbox_fd, -1);
 	return &rds_shm.t;
 }

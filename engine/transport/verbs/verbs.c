@@ -132,10 +132,7 @@ static const struct rds_transport_ops verbs_ops = {
 	.pending = verbs_dev_pending,
 };
 
-/*
- * The descriptors have been closed in the child; the parent's queue pairs and ids need nothing
- * else.
- */
+/* The child's root closes the descriptors; the parent's queue pairs and ids need nothing else. */
 void rds_verbs_fork_child(void)
 {
 	verbs_ep_forget();
