@@ -2,16 +2,16 @@
 /*
  * send.c - sendmsg: takes a message from the program (net/rds/send.c: rds_sendmsg).
  *
- * All checks come in the kernel's order (net/rds/send.c: rds_sendmsg()).  Then the message is
- * admitted, under the transmit locks of the socket and the connection.  Or the call waits: for the
- * end of congestion, or for buffer space.  Congestion comes before space.  A message is admitted on
- * the bytes that were queued before it.
+ * All checks come first (send_check.c).  Then the message is admitted, under the transmit locks of
+ * the socket and the connection.  Or the call waits: for the end of congestion, or for buffer space.
+ * Congestion comes before space.  A message is admitted on the bytes that were queued before it.
  */
 #include <fcntl.h>
 #include <string.h>
 
 #include "engine/sys/cleanup.h"
 #include "engine/abi/cmsg.h"
+#include "engine/calls/send_check.h"
 #include "engine/sys/patience.h"
 #include "engine/rdma/rdma.h"
 #include "engine/sys/uaccess.h"
@@ -45,102 +45,6 @@ struct send_call {
 	/* payload and control messages are valid: a repeated attempt need not check them again */
 	bool checked;
 };
-
-/* The name, the bound address, the scopes. sk->tx held. */
-static int send_check_name(struct send_call *c, struct rds_sock_dst **slot)
-{
-	const struct msghdr *msg = c->msg;
-	struct rds_sock *sk = c->sk;
-	int len = (int)msg->msg_namelen, err;
-	struct rds_sock_dst *d;
-
-	if (msg->msg_name && len > 0) {
-		if (len > (int)sizeof(struct sockaddr_storage))
-			len = sizeof(struct sockaddr_storage);
-		if (rds_user_readable(msg->msg_name, (size_t)len))
-			return -EFAULT;
-		if (likely(len == sizeof(struct sockaddr_in))) {
-			const struct sockaddr_in *sin = msg->msg_name;
-
-			d = rds_sock_dst_slot(sk, ntohs(sin->sin_port));
-			if (likely(d->rawlen == RDS_DST_RAW4 && memcmp(d->raw, sin, RDS_DST_RAW4) == 0 &&
-				   rds_sock_bound(sk))) {
-				c->dst = d->addr;
-				*slot = d;
-				return 0;
-			}
-		}
-		err = rds_addr_for_send(msg->msg_name, len, &c->dst);
-		if (err)
-			return err;
-		if (!rds_sock_bound(sk))
-			return -ENOTCONN;
-		if (rds_ip_is_v4(&c->dst.ip) != rds_ip_is_v4(&sk->laddr.ip))
-			return -EOPNOTSUPP;
-		if (c->dst.scope && sk->bound_scope && c->dst.scope != sk->bound_scope)
-			return -EINVAL;
-	} else {
-		if (!rds_sock_bound(sk) || !atomic_load_explicit(&sk->connected, memory_order_acquire))
-			return -ENOTCONN;
-		c->dst = sk->caddr;
-	}
-	d = rds_sock_dst_slot(sk, c->dst.port);
-	if (!d->rawlen || d->addr.port != c->dst.port || d->addr.scope != c->dst.scope ||
-	    !rds_ip_equal(&d->addr.ip, &c->dst.ip)) {
-		memset(d, 0, sizeof(*d));
-		d->addr = c->dst;
-	}
-	d->rawlen = 1;
-	if (msg->msg_name && len == sizeof(struct sockaddr_in)) {
-		memcpy(d->raw, msg->msg_name, RDS_DST_RAW4);
-		d->rawlen = RDS_DST_RAW4;
-	}
-	*slot = d;
-	return 0;
-}
-
-/* Control messages and lengths, up to the copy of the bytes. */
-static int send_check_payload(struct send_call *c)
-{
-	const struct msghdr *msg = c->msg;
-	struct rds_cmsg_summary cm = {0};
-	bool control = msg->msg_control && msg->msg_controllen >= sizeof(struct cmsghdr);
-	bool zcopy = (c->flags & MSG_ZEROCOPY) && atomic_load(&c->sk->zerocopy);
-	size_t total = 0, i;
-	int err;
-
-	if (unlikely(control)) {
-		err = rds_cmsg_scan(msg, &cm);
-		if (err)
-			return err;
-		if (cm.level)
-			rds_sock_used_level(c->sk, cm.level);
-	}
-	for (i = 0; i < msg->msg_iovlen; i++) {
-		total += msg->msg_iov[i].iov_len;
-		if (total > RDS_MAX_MSG)
-			break;
-	}
-	if (unlikely(total > RDS_MAX_MSG || cm.rdma_bytes > RDS_MAX_MSG))
-		return -EMSGSIZE;
-	if (unlikely(total > rds_sock_sndbuf(c->sk)))
-		return -EMSGSIZE;
-	if (unlikely(zcopy) && atomic_load(&c->sk->transport) != RDS_TRANS_TCP)
-		return -EOPNOTSUPP;
-	if (unlikely(control || (c->flags & MSG_ZEROCOPY))) {
-		err = rds_cmsg_check(msg, c->flags, total, &cm);
-		if (err)
-			return err;
-		c->cmsgs = cm.present;
-		c->out.u.report = zcopy ? RDS_REPORT_ZCOPY : 0;
-		c->out.u.zcookie = cm.zcopy_cookie;
-	}
-	if (unlikely(rds_user_iov_readable(msg->msg_iov, msg->msg_iovlen)))
-		return -EFAULT;
-	c->out.iov = msg->msg_iov;
-	c->out.len = total;
-	return 0;
-}
 
 /* Does the peer report the port as congested?  conn->tx held. */
 static bool conn_port_congested(const struct rds_conn *conn, uint16_t port)
@@ -306,9 +210,9 @@ static enum admit send_try_once(struct send_call *c, int *err)
 	enum admit a = SENT;
 
 	rds_lock(&sk->tx);
-	*err = unlikely(sock_is_handed_off(sk)) ? -EBADF : send_check_name(c, &d);
+	*err = unlikely(sock_is_handed_off(sk)) ? -EBADF : rds_call_send_check_name(c->sk, c->msg, &c->dst, &d);
 	if (likely(!*err) && !c->checked)
-		*err = send_check_payload(c);
+		*err = rds_call_send_check_payload(c->sk, c->msg, c->flags, &c->out, &c->cmsgs);
 	if (*err)
 		goto out;
 	c->checked = true;
