@@ -182,8 +182,6 @@ static void handoff_open_socket(struct rds_sock *sk, const struct rds_share_stat
 	err = handoff_read_reports(sk, r, st->n_reports);
 	if (err)
 		rds_error("notifications of an RDS socket that was taken over are lost: %s", strerror(-err));
-	if (rds_sock_would_wake(sk, POLLIN)) /* other processes may look at the stand-in only */
-		rds_sock_wake(sk, POLLIN | POLLRDNORM | RDS_WAIT_RECV);
 	rx_unlock();
 	/* Newer messages come later: their senders have to find a route, which needs control. */
 	rds_handoff_unsent_send(sk, false);
@@ -291,6 +289,14 @@ static int handoff_make_socket(int fd, struct rds_handoff *e, uint64_t inode, co
 	 */
 	rds_share_begin();
 	rds_sock_export_late(sk);
+	/*
+	 * Other processes may look at the stand-in only. The helper cannot show them anything before
+	 * it has the descriptor: what it was asked before that is lost.
+	 */
+	rx_lock();
+	if (rds_sock_would_wake(sk, POLLIN))
+		rds_sock_wake(sk, POLLIN | POLLRDNORM | RDS_WAIT_RECV);
+	rx_unlock();
 	if (killed)
 		rds_sock_show_anew(sk, fd);
 	if (rds_sock_writable(sk)) { /* removes what the last owner filled the send buffer with */

@@ -260,7 +260,7 @@ void rds_sock_show_unseen(void)
 	for (; sk; sk = next) {
 		next = sk->unseen_next;
 		sk->unseen = false;
-		if (rds_sock_has_input(sk) && atomic_load(&sk->open)) {
+		if (rds_sock_would_wake(sk, POLLIN) && atomic_load(&sk->open)) {
 			rds_lock(&rds_lock_wait);
 			if (!sk->shown_in)
 				standin_show_in(sk);

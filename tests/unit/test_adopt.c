@@ -294,16 +294,24 @@ END_TEST
 /* The same without a monitor, where poll() tells it. */
 START_TEST(what_polls_for_an_update)
 {
+	const bool seen = _i & 1, watch_comes_later = _i & 2;
 	struct rds_sock *sk = NULL;
 
 	left();
-	file.state.sock.seen_congestion = _i;
+	file.state.sock.seen_congestion = seen;
 	atomic_store(&rds_sock_cong_gen, 0); /* as in a process that has never been told of anything */
 	ck_assert_int_eq(adopt(&sk, end_of_it), 0);
 	ck_queue(sk);
-	rds_sock_watch(sk, standin, false);
-	ck_assert_int_eq(poll(&(struct pollfd){.fd = standin, .events = POLLIN}, 1, 0), _i); /* what others wait for */
-	ck_assert_int_eq(rds_call_poll(sk, POLLIN), _i ? POLLIN : 0);
+	if (watch_comes_later) {
+		rds_sock_watch(sk, standin, false);
+	} else {
+		rx_lock();
+		rds_sock_wake(sk, POLLIN);
+		rx_unlock();
+		rds_sock_show_unseen();
+	}
+	ck_assert_int_eq(poll(&(struct pollfd){.fd = standin, .events = POLLIN}, 1, 0), seen); /* what others wait for */
+	ck_assert_int_eq(rds_call_poll(sk, POLLIN), seen ? POLLIN : 0);
 	ck_assert_int_eq(rds_call_poll(sk, POLLIN), 0);
 	end(sk);
 }
@@ -660,7 +668,7 @@ int main(void)
 
 	tcase_add_test(t, what_was_left);
 	tcase_add_test(t, what_waits_for_an_update);
-	tcase_add_loop_test(t, what_polls_for_an_update, 0, 2);
+	tcase_add_loop_test(t, what_polls_for_an_update, 0, 4);
 	tcase_add_test(t, ends_of_messages);
 	tcase_add_test(t, congestion_is_in_the_lease);
 	tcase_add_test(t, all_that_was_left);
