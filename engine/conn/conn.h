@@ -592,9 +592,8 @@ struct rds_conn_outgoing {
 	bool answer;	    /* counted in answer_bytes if it is queued */
 	bool may_wait;	    /* without room in the endpoint: -EAGAIN instead of a copy in the queue */
 };
-int rds_conn_xmit(struct rds_conn *conn,
-		  /* tx held: send now or queue; 0, -ENOMEM, -EAGAIN */
-		  struct rds_conn_outgoing *out);
+/* tx held: send now or queue; 0, -ENOMEM, -EAGAIN */
+int rds_conn_xmit(struct rds_conn *conn, struct rds_conn_outgoing *out);
 /* tx held: ops->send; after -EAGAIN, `writable` is sure to come. */
 int rds_conn_xmit_ep(struct rds_conn *conn, const struct rds_wire_hdr *wire, const struct iovec *iov, size_t len,
 		     uint64_t *pos);

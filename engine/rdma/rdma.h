@@ -51,7 +51,7 @@ struct rds_op {
 	bool alone;	/* no message follows it */
 	bool fence;	/* its message waits until this read is over, as the program asked for */
 	bool reading;	/* counted in conn->reading: the peer is to answer with data */
-	/* the peer may take its bytes from our memory (counted in conn->lending) */
+	/* the peer may take its bytes from our memory (counted in conn->offered_bytes) */
 	bool fetch_offered;
 	/*
 	 * The value that the peer must find here after it has taken the bytes.  If it finds another

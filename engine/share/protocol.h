@@ -230,6 +230,7 @@ struct rds_share_reply {
 	uint16_t has_message; /* PUT_BACK is possible */
 	uint32_t seq;
 	int32_t flags; /* msg_flags */
+	/* of the call; WAIT: the timeout in ns, -1: none, 0: it ends at once */
 	int64_t result;
 	uint32_t name_len, control_len, data_len, big; /* as above */
 	/* what the call wrote to its length argument */

@@ -330,7 +330,9 @@ struct rds_transport_up {
 	void (*up)(struct rds_conn *conn, struct rds_ep *ep, struct rds_received there);
 	/*
 	 * The endpoint broke (why: -errno).  peer_gone: the peer process no longer exists.  ep may
-	 * be NULL (never came up).
+	 * be NULL (never came up).  Two values have a meaning: -EALREADY, our attempt lost against
+	 * the peer's (what the peer's accept() gave as *why); -EPROTO, the next attempt comes after
+	 * RDS_PRELOAD_RECONNECT_MAX_MS only.
 	 */
 	void (*down)(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_gone);
 	enum rds_rx_verdict (*message)(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx);
