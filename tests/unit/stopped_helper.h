@@ -47,7 +47,8 @@ static void step(const char *what)
 	steps++;
 	if (dawdles && !strstr(what, "bucket") && rand_r(&seed) % 32 == 0) {
 		dawdles--;
-		usleep((unsigned)rand_r(&seed) % 8000);
+		/* others have so many times more patience */
+		usleep((unsigned)rand_r(&seed) % 8000 * (unsigned)rds_options()->patience);
 	}
 	if (steps == stop_at)
 		raise(SIGSTOP);
