@@ -9,8 +9,8 @@
  */
 #include "engine/calls/info.h"
 
-#include "engine/conn/conn.h"
 #include "engine/conn/incoming.h"
+#include "engine/conn/outgoing.h"
 
 #include <stdlib.h>
 

@@ -4,7 +4,7 @@
  */
 #include <poll.h>
 
-#include "engine/conn/conn.h"
+#include "engine/conn/outgoing.h"
 #include "engine/socket/socket.h"
 
 #define IN_BITS (POLLIN | POLLRDNORM)

@@ -7,7 +7,7 @@
 
 #include <sys/socket.h>
 
-#include "engine/conn/conn.h"
+#include "engine/conn/outgoing.h"
 #include "engine/socket/socket.h"
 
 /* The name, the bound address, the scopes. sk->tx held. */

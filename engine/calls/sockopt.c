@@ -9,7 +9,7 @@
 #include "engine/calls/sockopt.h"
 
 #include "engine/calls/info.h"
-#include "engine/conn/conn.h"
+#include "engine/conn/outgoing.h"
 #include "engine/rdma/mr.h"
 #include "engine/rdma/rdma.h"
 #include "engine/abi/revisions.h"

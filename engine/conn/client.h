@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "engine/conn/conn.h"
+#include "engine/conn/outgoing.h"
 
 struct rds_conn_client {
 	/* ---- messages of the queue that belong to an operation; tx held ---- */

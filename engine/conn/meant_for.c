@@ -24,7 +24,7 @@
  * wait, and must not block: it is called with conn->tx held, also by signal handlers that have
  * interrupted a thread with the registry's lock.
  */
-#include "engine/conn/conn.h"
+#include "engine/conn/outgoing.h"
 
 static int port_sock_number(const struct rds_conn *conn, uint16_t port, uint64_t *sock)
 {

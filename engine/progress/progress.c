@@ -23,7 +23,7 @@
  * attention is under rx.  Must not know what messages contain.
  */
 #include "engine/abi/foreign_memory.h"
-#include "engine/conn/conn.h"
+#include "engine/conn/outgoing.h"
 #include "engine/progress/wait.h"
 #include "engine/progress/state.h"
 #include "engine/progress/transports.h"

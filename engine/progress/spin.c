@@ -24,7 +24,7 @@
  * a thread sleeps.
  */
 #include "engine/progress/wait.h"
-#include "engine/conn/conn.h"
+#include "engine/conn/outgoing.h"
 
 #include <sched.h>
 #include <unistd.h>

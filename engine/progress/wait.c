@@ -16,7 +16,7 @@
 #include "engine/sys/cleanup.h"
 #include "engine/progress/wait.h"
 #include "engine/progress/transports.h"
-#include "engine/conn/conn.h"
+#include "engine/conn/outgoing.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -37,8 +37,8 @@
 #include <sys/wait.h>
 
 #include "engine/share/owner.h"
-#include "engine/conn/conn.h"
 #include "engine/conn/incoming.h"
+#include "engine/conn/outgoing.h"
 #include "engine/rdma/mr.h"
 #include "engine/sys/patience.h"
 #include "engine/rdma/rdma.h"

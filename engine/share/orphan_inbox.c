@@ -37,8 +37,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "engine/conn/conn.h"
 #include "engine/calls/info.h"
+#include "engine/conn/outgoing.h"
 #include "engine/share/handoff.h"
 #include "engine/conn/incoming.h"
 #include "engine/wire/port_set.h"

@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "engine/conn/conn.h"
+#include "engine/conn/outgoing.h"
 #include "engine/rdma/rdma.h"
 #include "engine/share/handoff.h"
 #include "engine/share/lease.h"

@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "engine/conn/conn.h"
+#include "engine/conn/outgoing.h"
 #include "engine/share/handoff.h"
 #include "engine/rdma/rdma.h"
 #include "tests/unit/suite.h"

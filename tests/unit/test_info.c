@@ -12,9 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "engine/conn/conn.h"
 #include "engine/calls/info.h"
 #include "engine/abi/revisions.h"
+#include "engine/conn/outgoing.h"
 #include "engine/node/socket_name.h"
 #include "tests/mock/clock.h"
 #include "tests/slow.h"

@@ -4,8 +4,8 @@
  * its way, its socket is closed and the port given to another socket (conn/meant_for.c).  The
  * transport of this test causes that in between.
  */
-#include "engine/conn/conn.h"
 #include "engine/conn/incoming.h"
+#include "engine/conn/outgoing.h"
 #include "tests/unit/registry_helper.h"
 #include "tests/unit/suite.h"
 

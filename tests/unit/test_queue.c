@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/conn/conn.h"
+#include "engine/conn/outgoing.h"
 #include "tests/unit/suite.h"
 
 /* ---- memory that runs out ---- */

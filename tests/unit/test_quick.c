@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/conn/conn.h"
+#include "engine/conn/outgoing.h"
 #include "engine/progress/wait.h"
 #include "engine/progress/state.h"
 #include "tests/unit/suite.h"

@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <unistd.h>
 
-#include "engine/conn/conn.h"
+#include "engine/conn/outgoing.h"
 #include "tests/mock/clock.h"
 #include "tests/slow.h"
 

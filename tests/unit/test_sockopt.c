@@ -18,8 +18,8 @@
 
 #include <asm/socket.h>
 
-#include "engine/conn/conn.h"
 #include "engine/abi/revisions.h"
+#include "engine/conn/outgoing.h"
 #include "engine/socket/socket.h"
 #include "tests/unit/registry_helper.h"
 #include "tests/unit/suite.h"

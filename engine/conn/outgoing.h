@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * outgoing.h - messages on their way out: how one is sent, and what the connection keeps of it.
+ *
+ * A message is in one of two places: in the ring `unacked`, when a transport has its bytes, or in
+ * the list `queue`, with its bytes.  It leaves both when the peer has acknowledged it, or when it
+ * is cancelled or dropped.  Must not know how bytes move, or what an RDMA operation is (client.h).
+ */
+#ifndef ENGINE_CONN_OUTGOING_H
+#define ENGINE_CONN_OUTGOING_H
+
+#include "engine/conn/conn.h"
+
+enum {
+	RDS_REPORT_ZCOPY = 1, /* the program may use the bytes again: zcookie */
+	RDS_REPORT_END = 2,   /* how the message ended */
+};
+
+/* A message that the peer has not acknowledged.  The transport retains its bytes. */
+struct rds_queue_unacked {
+	/* counted in sk->snd; NULL: of no socket (an answer to a ping, or cancelled) */
+	struct rds_sock *sk;
+	uint64_t seq, pos;
+	uint32_t len;
+	uint16_t sport, dport;
+	uint8_t flags;
+	uint32_t zcookie;
+	uint8_t report; /* RDS_REPORT_*: what is reported to the program */
+	bool cancelled; /* not sent again if the connection breaks */
+	bool once;	/* ... nor this one, which belongs to an RDMA operation: given up then */
+	bool again;	/* ... unless the operation has ended well (rds_ops_judge) */
+	uint8_t ext_type; /* extension of its header, for a retransmission */
+	uint32_t ext_rkey, ext_offset;
+	union {
+		uint64_t op; /* id of the first operation that the message goes with; 0: none */
+		/* RDS_REPORT_END: the report (rdma/async_send.c); a reference */
+		struct rds_op *async;
+	};
+};
+
+/*
+ * For a message that is handed off with its socket (share/handoff_unsent.c): its destination, and
+ * what is reported of its end.
+ */
+struct rds_queue_handoff {
+	struct rds_addr to;
+	uint64_t token;
+	uint8_t tos;
+	bool notify;
+};
+
+/* A message that no transport has taken yet, or that must be sent again. */
+struct rds_queue_item {
+	struct rds_queue_item *next;
+	struct rds_queue_unacked u;
+	struct rds_hdr hdr;
+	struct rds_queue_handoff handoff;
+	bool was_sent; /* a transport had it once: the peer may have it already */
+	/* UNROUTED: queued before its port was last asked for, so the answer counts for it */
+	bool port_asked;
+	/*
+	 * The socket of this host that the message is for, and the generation of the registry in
+	 * which that was true (meant_for.c); meant_sock 0: any.
+	 */
+	uint64_t meant_sock, meant_gen;
+	/*
+	 * The operation that this is a piece of, or the operations that this message goes with
+	 * (rdma/rdma.h); a reference each.
+	 */
+	struct rds_op *op;
+	struct rds_conn *answers; /* an answer on this connection, counted in its answer_bytes */
+	/*
+	 * piece: data holds the header only; the other bytes are the program's memory from here on
+	 */
+	uint64_t op_at;
+	unsigned char data[];
+};
+
+/* A piece of an operation or an answer, and no message of a program. */
+static inline bool rds_queue_item_is_piece(const struct rds_queue_item *q)
+{
+	return q->hdr.flags & RDS_FLAG_OP;
+}
+
+/*
+ * A peer that keeps to READ_AHEAD (rdma/op_send.c) never reaches this.  Another one must not use up
+ * our memory.
+ */
+#define RDS_ANSWERS_MAX ((uint64_t)64 << 20)
+/* All memory of an answer, structure included: many answers are small. */
+static inline uint64_t rds_queue_answer_weight(const struct rds_queue_item *q)
+{
+	return sizeof(*q) + q->hdr.len;
+}
+/* send_queue.c: counted until q is freed */
+void rds_queue_answer_add(struct rds_conn *conn, struct rds_queue_item *q);
+
+/* send_queue.c; conn->tx held unless said otherwise */
+void rds_queue_busy_add(struct rds_conn *conn);
+/*
+ * Before the message is given to an endpoint: the peer may acknowledge it before the call returns.
+ */
+static inline void rds_conn_note_sending(struct rds_conn *conn, uint64_t seq)
+{
+	if (seq > atomic_load_explicit(&conn->sent, memory_order_relaxed))
+		atomic_store_explicit(&conn->sent, seq, memory_order_relaxed);
+}
+/* RDS_FLAG_NEW_OWNER goes to processes of this host only. */
+static inline void rds_conn_hdr_fit(const struct rds_conn *conn, struct rds_hdr *hdr, const struct rds_sock *sk)
+{
+	if (likely(!(hdr->flags & RDS_FLAG_NEW_OWNER)))
+		return;
+	if (!sk || (conn->t->ops->caps & RDS_TCAP_REMOTE))
+		hdr->flags &= (uint8_t)~RDS_FLAG_NEW_OWNER;
+	else
+		hdr->owner_since = sk->owner_since;
+}
+static inline void rds_conn_count_sent(struct rds_conn *conn, uint64_t len)
+{
+	if (conn->st_queued++ == 0)
+		rds_queue_busy_add(conn); /* so that the counters are updated */
+	conn->st_bytes += len;
+}
+int rds_queue_unacked_more(struct rds_conn *conn);
+/* Room for one more message of a transport: 0 or -ENOMEM. */
+static inline int rds_queue_unacked_room(struct rds_conn *conn)
+{
+	return (conn->t->ops->caps & RDS_TCAP_DIRECT) || likely(conn->count < conn->cap) ? 0
+											 : rds_queue_unacked_more(conn);
+}
+/* Counted from the oldest message. */
+static inline struct rds_queue_unacked *rds_queue_unacked_at(const struct rds_conn *conn, unsigned i)
+{
+	return &conn->unacked[(conn->head + i) & (conn->cap - 1)];
+}
+/*
+ * There is room: fill in the next entry, then call rds_queue_unacked_pushed(), which may handle
+ * acknowledgements at once, of this message, too.
+ */
+static inline struct rds_queue_unacked *rds_queue_unacked_next(struct rds_conn *conn)
+{
+	return rds_queue_unacked_at(conn, conn->count);
+}
+void rds_queue_unacked_pushed(struct rds_conn *conn);
+static inline void rds_queue_unacked_push(struct rds_conn *conn, const struct rds_queue_unacked *u)
+{
+	*rds_queue_unacked_next(conn) = *u;
+	rds_queue_unacked_pushed(conn);
+}
+void rds_queue_forget(void); /* forked child */
+void rds_queue_acked(struct rds_conn *conn, struct rds_received there);
+uint64_t rds_queue_sent(struct rds_conn *conn); /* no lock; for rds_transport_up */
+void rds_queue_reap(struct rds_conn *conn);	/* handle the peer's acknowledgements */
+void rds_queue_flush(struct rds_conn *conn); /* give waiting messages to the transport */
+void rds_queue_ask_acks(struct rds_conn *conn); /* ask the peer to send its acknowledgements soon */
+/* after a wake-up: ask again if a thread still waits for space */
+void rds_queue_rearm(struct rds_conn *conn);
+/* broken endpoint: unacknowledged messages go back to the head of the queue */
+bool rds_queue_requeue(struct rds_conn *conn, struct rds_ep *ep);
+void rds_queue_drop_all(struct rds_conn *conn);
+/*
+ * Takes out sockets' messages to that port from that number on, sent or not.  False: no memory,
+ * nothing was taken.
+ */
+bool rds_queue_take_port(struct rds_conn *conn, uint16_t port, uint64_t from, struct rds_queue_item **list);
+/* Sockets' messages to that port before that number are done at the peer, acknowledged or not. */
+void rds_queue_done_port(struct rds_conn *conn, uint16_t port, uint64_t before);
+/* Number of kept messages that are redirects of port_moved.c. */
+unsigned rds_queue_count_redirects(const struct rds_conn *conn);
+/* Takes out messages that no transport ever had, to any port. */
+struct rds_queue_item *rds_queue_take_unsent(struct rds_conn *conn);
+/* The same for messages of that socket only; appends them to the list, with their destinations. */
+void rds_queue_take_handoff(struct rds_conn *conn, struct rds_sock *sk, struct rds_queue_item **list);
+bool rds_queue_has_port(const struct rds_conn *conn, uint16_t port); /* is a socket's message to that port kept here? */
+void rds_queue_cancel(struct rds_conn *conn, struct rds_sock *sk, const struct rds_addr *dst);
+/*
+ * For requeue.c.  copy: a copy of a message of that endpoint, to be sent again; NULL: no memory.
+ * drop_at: takes a message out of the queue and drops it.
+ */
+struct rds_queue_item *rds_queue_item_copy(struct rds_conn *conn, struct rds_ep *ep, const struct rds_queue_unacked *u);
+void rds_queue_drop_at(struct rds_conn *conn, struct rds_queue_item **link);
+/* give the bytes back to the socket, wake writers */
+void rds_queue_unacked_release(struct rds_queue_unacked *u);
+void rds_queue_reap_all(void);				     /* no lock held */
+/* no thread is in rds_queue_reap_all() now, this thread included */
+bool rds_queue_reap_is_free(void);
+
+/*
+ * Before a sleep for send space: ask every peer that owes acknowledgements.  No lock held.  True:
+ * some came.
+ */
+bool rds_queue_want_room_all(void);
+/*
+ * Before a thread sleeps, and after some looks in vain.  Asks busy peers for acknowledgements that
+ * were not worth a wake-up of their helpers at once (RDS_TCAP_PATIENT).  True: acknowledgements
+ * have come.
+ */
+bool rds_queue_ask_deferred(void);
+void rds_queue_looked_in_vain(void);
+/* tx held; true: rds_queue_ask_deferred() will ask */
+bool rds_queue_ask_later(struct rds_conn *conn);
+
+void rds_queue_append(struct rds_conn *conn, struct rds_queue_item *q);
+void rds_queue_item_free(struct rds_queue_item *q);
+/*
+ * UP, and the first message of the queue is an operation's that may not go yet, even if there is
+ * room.
+ */
+bool rds_queue_blocked(struct rds_conn *conn);
+/* Messages of failed operations leave the queue; answers: and answers to the peer's. */
+void rds_queue_purge(struct rds_conn *conn, bool answers);
+
+/*
+ * meant_for.c.  mean: a message begins to wait; note the socket that its sender found (to; NULL:
+ * the one that has the port now).  outlived: is that socket gone?
+ */
+void rds_queue_item_mean(const struct rds_conn *conn, struct rds_queue_item *q, const struct rds_sock_dst *to);
+bool rds_queue_item_outlived(const struct rds_conn *conn, struct rds_queue_item *q);
+/* What the header tells a receiver of this host about that socket; 0: nothing.  conn->tx. */
+uint32_t rds_queue_item_sock(const struct rds_conn *conn, const struct rds_queue_item *q);
+
+/* xmit.c */
+struct rds_conn_outgoing {
+	struct rds_hdr hdr;
+	const struct iovec *iov;
+	size_t len;
+	struct rds_queue_unacked u;
+	const struct rds_sock_dst *to; /* a socket's message; NULL: of no socket */
+	struct rds_op *ops; /* the operations that it goes with, sent before it */
+	bool answer;	    /* counted in answer_bytes if it is queued */
+	bool may_wait;	    /* without room in the endpoint: -EAGAIN instead of a copy in the queue */
+};
+/* tx held: send now or queue; 0, -ENOMEM, -EAGAIN */
+int rds_conn_xmit(struct rds_conn *conn, struct rds_conn_outgoing *out);
+/* tx held: ops->send; after -EAGAIN, `writable` is sure to come. */
+int rds_conn_xmit_ep(struct rds_conn *conn, const struct rds_wire_hdr *wire, const struct iovec *iov, size_t len,
+		     uint64_t *pos);
+/* Control traffic is never queued; -EAGAIN: try later (want_* stays set). */
+int rds_conn_xmit_pong(struct rds_conn *conn, uint16_t dport);
+int rds_conn_xmit_map(struct rds_conn *conn);
+
+#endif
