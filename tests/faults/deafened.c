@@ -2,9 +2,10 @@
 /*
  * deafened.c - siw loses its listeners, and messages come through all the same.
  *
- * Where nothing else listens on TCP: to the port of the process that is to receive come TCP connections that end at once, until nobody listens there
- * any more (engine/transport/verbs/cm/listen_lost.c says why).  Then a process that knows nothing of the other asks for a connection.  The kernel is not
- * quite sound afterwards: nothing else should be tested on it.
+ * TCP connections come to the port of the process that is to receive, and end at once, until nobody
+ * listens there any more (engine/transport/verbs/cm/listen_lost.c says why).  Then a process that
+ * does not know the other one asks for a connection.  To be run where nothing else listens on TCP.
+ * The kernel's siw is damaged afterwards: nothing else should be tested on that kernel.
  */
 #include <sys/wait.h>
 
@@ -120,8 +121,8 @@ int main(void)
 	unsigned i;
 	char word;
 
-	holder = begins(PORT + 1,
-			nothing); /* of the node's port, at which it answers for itself, and sends on to others */
+	/* Has the node's port.  It answers there for itself, and names others to those that ask. */
+	holder = begins(PORT + 1, nothing);
 	before = who_listens();
 	receiver = begins(PORT, answer);
 	after = who_listens();

@@ -3,11 +3,13 @@
  * fuzz_cmsg.c - any bytes as the control buffer of a sendmsg, and any size of buffer for received
  * messages.  Both buffers end where the mapping ends, so one byte too far is a crash.
  *
- * Input: flags, two sizes for the receiving side, then the control buffer.  Each is tried a second
- * time as another process's (foreign_memory.h), whose memory is the control buffer, and nothing
- * else.
+ * Input: flags, two sizes for the receiving side, then the control buffer.  Each input is tried a
+ * second time as another process's (foreign_memory.h): its memory is the control buffer, and
+ * nothing else.
  *
- * fuzz-sources: engine/abi/cmsg.c engine/abi/caller.c engine/sys/uaccess.c engine/sys/os.c engine/sys/signals.c engine/sys/own_fds.c engine/sys/fd_table.c engine/abi/revisions.c engine/sys/options.c engine/sys/log.c
+ * fuzz-sources: engine/abi/cmsg.c engine/abi/caller.c engine/abi/revisions.c
+ * fuzz-sources: engine/sys/uaccess.c engine/sys/os.c engine/sys/signals.c engine/sys/own_fds.c
+ * fuzz-sources: engine/sys/fd_table.c engine/sys/options.c engine/sys/log.c
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -4,20 +4,26 @@
  * frames, of several messages or of a piece of one, over a connection as in the unit tests
  * (tests/mock/world.h).
  *
- * The input is a byte of choices (enum choice), then frames { u16 length, bytes }; the last one's
- * missing bytes are zeros.  Whatever it is: no message has bytes that did not come, all of them
- * together are not more than what came, nothing is acknowledged that was not sent, the connection
- * breaks as nonsense at the worst, and in the end every receive buffer is back.
+ * The input is a byte of choices (enum choice), then frames { u16 length, bytes }; missing bytes of
+ * the last frame are zeros.  For every input: no message has bytes that did not come, all messages
+ * together are not larger than what came, nothing is acknowledged that was not sent, the worst
+ * outcome is that the connection breaks for a protocol error, and in the end every receive buffer
+ * is back.
  *
- * Check's assertions, of which the mock is full, abort: there is no runner of Check here.
+ * The mock asserts with Check's macros.  They abort here, where no runner of Check is.
  *
- * fuzz-sources: engine/[a-z]*.c engine/sys/[a-z]*.c engine/wire/[a-z]*.c engine/node/[a-z]*.c engine/helper/[a-z]*.c engine/abi/[a-z]*.c
- * fuzz-sources: engine/transport/[a-z]*.c engine/transport/shm/[a-z]*.c engine/transport/verbs/verbs.c
- * fuzz-sources: engine/transport/verbs/dev/[a-z]*.c engine/transport/verbs/cm/[a-z]*.c engine/transport/verbs/ep/[a-z]*.c
- * fuzz-sources: engine/socket/[a-z]*.c engine/conn/[a-z]*.c engine/progress/[a-z]*.c engine/rdma/[a-z]*.c engine/calls/[a-z]*.c
+ * fuzz-sources: engine/[a-z]*.c engine/sys/[a-z]*.c engine/wire/[a-z]*.c engine/node/[a-z]*.c
+ * fuzz-sources: engine/helper/[a-z]*.c engine/abi/[a-z]*.c engine/transport/[a-z]*.c
+ * fuzz-sources: engine/transport/shm/[a-z]*.c engine/transport/verbs/verbs.c
+ * fuzz-sources: engine/transport/verbs/dev/[a-z]*.c engine/transport/verbs/cm/[a-z]*.c
+ * fuzz-sources: engine/transport/verbs/ep/[a-z]*.c engine/socket/[a-z]*.c engine/conn/[a-z]*.c
+ * fuzz-sources: engine/progress/[a-z]*.c engine/rdma/[a-z]*.c engine/calls/[a-z]*.c
  * fuzz-sources: engine/share/[a-z]*.c tests/mock/[a-z]*.c
- * fuzz-flags: -DHAVE_VERBS -Wl,--wrap=os_now_ns,--wrap=os_poll,--wrap=os_syscall,--wrap=os_timerfd_set,--wrap=os_epoll_wait,--wrap=rds_timer_set,--wrap=rds_timer_need,--wrap=rds_timer_cancel
- * fuzz-flags: -Wl,--wrap=rds_helper_event_add,--wrap=rds_helper_event_del,--wrap=pthread_create,--wrap=os_fd_adopt,--wrap=os_bind
+ * fuzz-flags: -DHAVE_VERBS -Wl,--wrap=os_now_ns,--wrap=os_poll,--wrap=os_syscall
+ * fuzz-flags: -Wl,--wrap=os_timerfd_set,--wrap=os_epoll_wait,--wrap=rds_timer_set
+ * fuzz-flags: -Wl,--wrap=rds_timer_need,--wrap=rds_timer_cancel,--wrap=rds_helper_event_add
+ * fuzz-flags: -Wl,--wrap=rds_helper_event_del,--wrap=pthread_create
+ * fuzz-flags: -Wl,--wrap=os_fd_adopt,--wrap=os_bind
  */
 #include <stdarg.h>
 #include <stdio.h>

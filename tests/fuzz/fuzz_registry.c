@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * fuzz_registry.c - what somebody else may have left in, or is just writing into, the registry
- * file.
+ * fuzz_registry.c - what another process may have left in the registry file, or writes into it just
+ * now.
  *
  * The input is a list of patches { u8 when, u24 offset, u8 length, bytes } on a registry that holds
  * a few sockets:  `when` even = before it is opened, odd = while it is in use.  A sound file is
  * laid down before each run.  Whatever the patches are, all calls have to come back, without a
  * crash and within bounded work.
  *
- * fuzz-sources: engine/node/area.c engine/node/area_lock.c engine/node/bindings.c engine/node/file.c engine/node/file_lock.c engine/node/lost_file.c engine/node/process.c engine/node/registry.c engine/node/snapshot.c engine/node/socket_name.c engine/node/stats.c
- * fuzz-sources: engine/sys/os.c engine/sys/signals.c engine/sys/own_fds.c engine/sys/fd_table.c engine/sys/user_id.c engine/sys/log.c engine/sys/options.c
+ * fuzz-sources: engine/node/area.c engine/node/area_lock.c engine/node/bindings.c
+ * fuzz-sources: engine/node/file.c engine/node/file_lock.c engine/node/lost_file.c
+ * fuzz-sources: engine/node/process.c engine/node/registry.c engine/node/snapshot.c
+ * fuzz-sources: engine/node/socket_name.c engine/node/stats.c engine/sys/os.c
+ * fuzz-sources: engine/sys/signals.c engine/sys/own_fds.c engine/sys/fd_table.c
+ * fuzz-sources: engine/sys/user_id.c engine/sys/log.c engine/sys/options.c
  */
 #include <arpa/inet.h>
 #include <fcntl.h>

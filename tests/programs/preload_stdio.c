@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * preload_stdio - streams on sockets: one of fdopen(), and the standard input of a program that is executed with a socket there.  A read is a
- * datagram, and writing is refused, as by write().  Wide characters are refused.  freopen() gives a file, and one whose number has become a
- * file's can seek.  Asynchronous reads have an answer, and those of other descriptors work.
+ * preload_stdio - streams on sockets: one of fdopen(), and the standard input of a program that is
+ * executed with a socket there.  Each read is a datagram.  Writing is refused, as write() is.  Wide
+ * characters are refused.  freopen() gives a file.  A stream whose descriptor number now belongs to
+ * a file can seek.  Asynchronous reads of sockets have an answer, and those of other descriptors
+ * work.
  */
 #include "program.h"
 

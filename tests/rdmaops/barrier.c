@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * barrier.c [-n] [-L LEVEL] A0|A1|A2|B1|B2|C|D - a program of 2007-8, as each revision of the interface would have it written.
+ * barrier.c [-n] [-L LEVEL] A0|A1|A2|B1|B2|C|D - a program of 2007 or 2008, as it would be written
+ * for each revision of the interface.
  *
- * Two processes as in rds-stress: one asks with a region, the other answers by RDMA with a message behind it and learns from
- * RDS_BARRIER (A, B) or a notification (B2, C, D) that its buffers are free.  Only what programs of that age did is done, with
- * the structures of that age, since it is from them that the library must tell which age it is.  -n: it also looks the numbers
- * up in /proc first, as they all did before 2009.
+ * Two processes as in rds-stress: one asks with a region, the other answers by RDMA with a message
+ * behind it.  RDS_BARRIER (A, B) or a notification (B2, C, D) tells the second that its buffers are
+ * free.  The program does only what programs of that age did, with the structures of that age,
+ * since these are all by which the library can tell the age.  -n: the program also looks the
+ * numbers up in /proc first, as all programs did before 2009.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -250,7 +252,7 @@ static void take_note(const struct cmsghdr *c, struct came *m)
 	if (age == C && len < 8)
 		fail("a notification: expected at least 8 bytes, came %zu", len);
 	m->note = true;
-	m->token = age == D ? (uint64_t)w[1] << 32 | w[0] : w[0]; /* C reads 8 bytes, whatever there are */
+	m->token = age == D ? (uint64_t)w[1] << 32 | w[0] : w[0]; /* C reads 8 bytes in any case */
 	m->status = (int)(age == D ? w[2] : w[1]);
 }
 
@@ -258,8 +260,9 @@ static bool looks_up;
 static const socklen_t rooms[] = {sizeof(struct sockaddr_in), 8, sizeof(struct sockaddr_in6), 0, 128};
 
 /*
- * A notification has no sender.  Old programs, which are those that call RDS_BARRIER or look the numbers up, keep an address's length all
- * the same, as kernels left it before they said 0.
+ * A notification has no sender.  Old programs are those that call RDS_BARRIER or look the numbers
+ * up.  They are given the length of an address all the same, as by kernels of that age; later
+ * kernels say 0.
  */
 static void name_is(const unsigned char *name, socklen_t room, socklen_t len, bool note)
 {
@@ -359,7 +362,10 @@ static void memory_is(uint64_t key, enum kind k, const char *what)
 
 static void ask(unsigned round, enum kind k)
 {
-	/* As in the programs of that age, the address of phys does not end in 00 or 01: that would be the byte use_once of A1. */
+	/*
+	 * As in the programs of that age, the address of phys does not end in 00 or 01: A1 has the
+	 * byte use_once there.
+	 */
 	_Alignas(32) struct request r = {.round = round, .kind = k, .phys = GARBAGE};
 	uint64_t words[4], key = key_of(round);
 	struct came m;
@@ -398,7 +404,10 @@ static void ask(unsigned round, enum kind k)
 
 static uint64_t last_id;
 
-/* Sends the operation; the id, or -errno.  What is stored where a program of that age has an id, is checked. */
+/*
+ * Sends the operation.  Returns its id, or -errno.  Checks what the library has stored where a
+ * program of that age has an id.
+ */
 static int answer_op(const struct request *r, uint64_t cookie, enum kind k, bool notify, uint64_t *id)
 {
 	static struct vec v;
@@ -420,7 +429,8 @@ static int answer_op(const struct request *r, uint64_t cookie, enum kind k, bool
 	b2 = (struct args_b2){a2, r->round, 0x12345678};
 	c = (struct args_c){cookie, {0, LEN}, (uintptr_t)&v, 1, flags, r->round, 0};
 	d = (struct rdma_args){cookie, {0, LEN}, (uintptr_t)&v, 1, flags, (uint64_t)r->round << 32 | r->round};
-	if (k == PLAIN_TOKEN) { /* with a value that is an address of ours: a token, never written to */
+	/* The value is an address of ours, and a token all the same: nothing is written there. */
+	if (k == PLAIN_TOKEN) {
 		d.token = (uintptr_t)id;
 		memcpy(&c.user_token, &d.token, 8);
 	}
@@ -471,13 +481,20 @@ static void wait_for(enum kind k, uint64_t id)
 	expect(barrier(id, true, &mark), 0, "BARRIER for an id that is done");
 }
 
-/* An id that nothing has yet, on a socket that does not block: EAGAIN, and the socket is armed with it. */
+/*
+ * An id that no operation has yet, on a socket that does not block: EAGAIN, and the socket is armed
+ * with that id.
+ */
 static void arm_ahead(void)
 {
 	uint64_t mark = GARBAGE;
 
 	check(fcntl(fd, F_SETFL, O_NONBLOCK) == 0, "fcntl: %m");
-	readable(0); /* the first poll since the peer's congestion map came tells of that, once, as the kernel's */
+	/*
+	 * The peer's congestion map has come.  The first poll after that reports it, once, as the
+	 * kernel's does.
+	 */
+	readable(0);
 	expect(barrier(last_id + 1, false, &mark), -EAGAIN, "BARRIER for an id to come, with O_NONBLOCK");
 	check(mark == last_id, "the mark with EAGAIN: expected %llu, came %llu", (unsigned long long)last_id,
 	      (unsigned long long)mark);
@@ -556,7 +573,10 @@ static void answer(const struct request *r, uint64_t cookie, int pipe_fd)
 		expect(send_with("sorry", 5, 0, NULL, 0), 5, "a plain message");
 }
 
-/* What rds-stress of 2008 stops for ever without: a message that answers ours, and a mark that covers ours. */
+/*
+ * rds-stress of 2008 waits for this for ever: a message that answers ours, and a mark that covers
+ * ours.
+ */
 static void mark_is_there(void)
 {
 	uint64_t mark = GARBAGE;

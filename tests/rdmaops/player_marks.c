@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * player_marks.c - the player as a program of February 2008 (--marks): its operations have ids, and RDS_BARRIER tells up to which one all to an
- * address are over.
+ * player_marks.c - the player as a program of February 2008 (--marks): its operations have ids, and
+ * RDS_BARRIER tells up to which id all operations to an address are over.
  *
- * What the mark may be follows from notifications, since both are there at the same instant: it covers all ids up to the first of which we have not
- * been told, it covers none of which we are not told by the next receive, it never falls, and in the end it is the last id.
+ * The expected mark follows from the notifications, since both are there at the same instant.  The
+ * mark covers all ids up to the first one without a notification.  It covers no id whose
+ * notification the next receive does not bring.  It never falls, and in the end it is the last id.
  */
 #include <errno.h>
 #include <stdlib.h>

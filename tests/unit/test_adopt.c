@@ -248,7 +248,8 @@ START_TEST(all_that_was_left)
 #define TWO_ADDR(name) left_state->name = (struct rds_addr){.ip.s6_addr = {2, 2, 2}, .scope = 2, .port = 2};
 	RDS_SOCK_STATE_TABLE(TWO_WORD, TWO_ADDR)
 	left_state->laddr = name;
-	left_state->cong_mask = 0; /* who takes it is told of an update at once: it would be in cong_notify */
+	/* an update would be reported to the new owner at once, and so be in cong_notify */
+	left_state->cong_mask = 0;
 	ck_assert_int_eq(adopt(&sk, end_of_it), 0);
 	rds_sock_state_get(sk, &taken);
 #define TAKEN_WORD(type, name, first) ck_assert_msg(taken.name == left_state->name, #name);
@@ -299,7 +300,7 @@ START_TEST(what_polls_for_an_update)
 
 	left();
 	file.state.sock.seen_congestion = seen;
-	atomic_store(&rds_sock_cong_gen, 0); /* as in a process that has never been told of anything */
+	atomic_store(&rds_sock_cong_gen, 0); /* as in a process that has never heard of an update */
 	ck_assert_int_eq(adopt(&sk, end_of_it), 0);
 	ck_queue(sk);
 	if (watch_comes_later) {
@@ -310,7 +311,8 @@ START_TEST(what_polls_for_an_update)
 		rx_unlock();
 		rds_sock_show_unseen();
 	}
-	ck_assert_int_eq(poll(&(struct pollfd){.fd = standin, .events = POLLIN}, 1, 0), seen); /* what others wait for */
+	/* what others wait for */
+	ck_assert_int_eq(poll(&(struct pollfd){.fd = standin, .events = POLLIN}, 1, 0), seen);
 	ck_assert_int_eq(rds_call_poll(sk, POLLIN), seen ? POLLIN : 0);
 	ck_assert_int_eq(rds_call_poll(sk, POLLIN), 0);
 	end(sk);
@@ -337,7 +339,10 @@ static void two_ends(struct rds_sock *sk)
 	}
 }
 
-/* What such a program relies on: the oldest end first, and nothing to that address before it has read of the failure. */
+/*
+ * Programs with async sends rely on this: the oldest end comes first, and nothing goes to that
+ * address before the program has read of the failure.
+ */
 START_TEST(ends_of_messages)
 {
 	struct rds_rdma_notify n[2];
@@ -391,7 +396,10 @@ static void ck_saved(struct rds_sock *sk, uint64_t mask, uint64_t notify, bool s
 	ck_assert_int_eq(st.sock.seen_congestion || st.sock.cong_attached, seen);
 }
 
-/* The will has at any time what the owner's successor has to know: that one has no other word of an owner that is killed. */
+/*
+ * At any time the lease has all that the owner's successor has to know: of an owner that is killed
+ * it has nothing else.
+ */
 START_TEST(congestion_is_in_the_lease)
 {
 	static char bytes[5000];

@@ -279,8 +279,9 @@ START_TEST(test_failed_before)
 END_TEST
 
 /*
- * The peer has received more than it acknowledges, since it refuses one of them (conn/port_moved.c): none of these is lost, and each is told of when
- * it is acknowledged, be it sent again or elsewhere.  The one behind them is lost.
+ * The peer has received more than it acknowledges, since it refuses one of the messages
+ * (conn/port_moved.c).  None of those it has received is lost: each is reported when it is
+ * acknowledged, after it was sent again, there or elsewhere.  The message behind them is lost.
  */
 START_TEST(test_received_not_acknowledged)
 {

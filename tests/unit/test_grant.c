@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_grant.c - a process that is forked while another thread grants access to the parent's memory (engine/share/memory_grant.c): the copy of that
- * descriptor is closed, whatever its number, and the fork pays for what is open, not for what could be.
+ * test_grant.c - a process is forked while another thread grants access to the parent's memory
+ * (engine/share/memory_grant.c).  The child closes its copy of the descriptor, whatever the number
+ * is.  What that costs depends on how many descriptors are open, not on how many could be.
  */
 #include <check.h>
 #include <fcntl.h>
@@ -97,7 +98,10 @@ START_TEST(copies_are_closed)
 }
 END_TEST
 
-/* Where none was ever granted nothing is looked for: a program may have such a descriptor of its own. */
+/*
+ * If no access was ever granted, the child looks for nothing: a program may have such a descriptor
+ * of its own.
+ */
 START_TEST(the_programs_own_stays)
 {
 	int memory = open("/proc/self/mem", O_RDWR);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_info.c - RDS_INFO_*: the getsockopt protocol, the records, what other processes tell, and processes that do not
- * answer, answer nonsense, or ask without listening.
+ * test_info.c - RDS_INFO_*: the getsockopt protocol, the records, what other processes report, and
+ * processes that do not answer, answer nonsense, or ask without listening.
  */
 #include <arpa/inet.h>
 #include <check.h>
@@ -56,7 +56,10 @@ static void send_to(struct rds_sock *sk, int fd, const char *ip, unsigned port, 
 	ck_assert_int_eq(rds_call_sendmsg(sk, fd, &msg, MSG_DONTWAIT), (ssize_t)len);
 }
 
-/* Bound to 127.0.0.1:port; three messages to itself wait to be read, two to nobody's address wait to be sent. */
+/*
+ * Bound to 127.0.0.1:port.  Three messages to itself wait to be read, two to an address that nobody
+ * has wait to be sent.
+ */
 static void member_talker(unsigned port)
 {
 	struct rds_sock *sk;
@@ -135,7 +138,8 @@ static struct member member_start(void (*fn)(unsigned), unsigned arg)
 	m.pid = fork();
 	ck_assert_int_ge(m.pid, 0);
 	if (m.pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves nobody behind, stopped or not */
+		/* a failed test leaves no process behind, stopped or not */
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		setpgid(0, 0);
 		close(hold[1]);
 		fn(arg);
@@ -230,7 +234,10 @@ static void *fetch(int opt, size_t each, size_t *n)
 	return buf;
 }
 
-/* What the tools of 2006 asked for, which today's kernel does not have: they are known by the numbers that they looked up first. */
+/*
+ * The tools of 2006 ask for sources that today's kernel does not have.  The library knows such a
+ * tool by the numbers that it has looked up first.
+ */
 START_TEST(tools_of_2006)
 {
 	struct {
@@ -416,7 +423,8 @@ START_TEST(protocol)
 	len = 4096;
 	ck_assert_int_eq(info(RDS_INFO_COUNTERS, (void *)-100l, &len), -EINVAL);
 	ck_assert_int_eq(info(RDS_INFO_COUNTERS, BAD, &len), -EAGAIN);
-	ck_assert_int_eq(info(10002, BAD, &len), -EAGAIN); /* before it is known whether there is such a source */
+	/* the address is checked before the source */
+	ck_assert_int_eq(info(10002, BAD, &len), -EAGAIN);
 	len = 0;
 	ck_assert_int_eq(info(10002, NULL, &len), -ENOPROTOOPT);
 	ck_assert_int_eq(info(10009, NULL, &len), -ENOPROTOOPT);
@@ -429,7 +437,8 @@ START_TEST(protocol)
 	ck_assert_int_eq(info(RDS_INFO_LAST + 1, NULL, &len), -ENOPROTOOPT);
 	ck_assert_int_eq(info(RDS_INFO_TCP_SOCKETS, NULL, &len), 41);
 	ck_assert_int_eq(info(RDS6_INFO_TCP_SOCKETS, NULL, &len), 64);
-	ck_assert_int_eq(info(RDS_INFO_CONNECTIONS, NULL, &len), 42); /* positive without any record */
+	/* positive without any record */
+	ck_assert_int_eq(info(RDS_INFO_CONNECTIONS, NULL, &len), 42);
 	ck_assert_uint_eq(len, 0);
 	ck_assert_int_eq(info(RDS_INFO_CONN_PATHS, NULL, &len), 87);
 	ck_assert_int_eq(info(RDS6_INFO_CONN_PATHS, NULL, &len), 87);
@@ -491,7 +500,10 @@ START_TEST(sockets)
 }
 END_TEST
 
-/* Gets more than its limit from itself.  Loopback addresses have no congestion, so it is said to have another one. */
+/*
+ * The process sends itself more than its limit.  Loopback addresses have no congestion, so it
+ * claims to have another address.
+ */
 static void make_congested(unsigned port)
 {
 	int v = 2000;
@@ -576,7 +588,8 @@ START_TEST(own_messages)
 	c = fetch(RDS_INFO_CONNECTIONS, 42, &n);
 	ck_assert_uint_eq(n, 2);
 	for (unsigned i = 0; i < 2; i++) {
-		ck_assert_uint_eq(c[i].transport[15], c[i].flags); /* where tools of before 2009-11 look */
+		/* tools from before 2009-11 look there */
+		ck_assert_uint_eq(c[i].transport[15], c[i].flags);
 		ck_assert_uint_eq(c[i].transport[14], 0);
 		if (!flags_up(c[i].flags))
 			continue;
@@ -732,7 +745,10 @@ static int raw_connect(const struct rds_procid *id)
 	return s;
 }
 
-/* Askers that say nothing, half a word, nonsense, or do not take the answer: the helper must not care. */
+/*
+ * A process that asks may say nothing, half a word or nonsense, or not take the answer: nothing of
+ * that may harm the helper.
+ */
 START_TEST(rude_askers)
 {
 	static const uint32_t asks[][3] = {
@@ -767,11 +783,13 @@ START_TEST(rude_askers)
 	ck_assert_int_eq(recv(s[0], &head, sizeof(head), MSG_WAITALL), 0);
 	ck_assert_int_eq(recv(s[1], &head, sizeof(head), MSG_WAITALL), 0);
 	ck_assert_int_eq(recv(s[3], &head, sizeof(head), MSG_WAITALL), sizeof(head));
-	ck_assert_uint_eq(head.version, RDS_INFO_VERSION); /* says what it speaks, and nothing more */
+	/* the answer has its version, and nothing more */
+	ck_assert_uint_eq(head.version, RDS_INFO_VERSION);
 	ck_assert_uint_eq(head.n, 0);
 	ck_assert_int_eq(recv(s[4], &head, sizeof(head), MSG_DONTWAIT), -1);
 	member_passes(&m, 2);
-	ck_assert_int_eq(recv(s[4], &head, sizeof(head), MSG_WAITALL), 0); /* hung up on after a while */
+	/* after a while the helper hangs up */
+	ck_assert_int_eq(recv(s[4], &head, sizeof(head), MSG_WAITALL), 0);
 	for (unsigned i = 0; i < 8; i++)
 		close(s[i]);
 	free(procs);

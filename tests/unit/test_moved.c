@@ -324,7 +324,8 @@ START_TEST(test_sends_back)
 	far_up(1);
 	ck_assert_ptr_eq(fake.eps[1]->head.conn, e->head.conn);
 	ck_assert_uint_eq(fake.eps[1]->here.acked, 2);
-	ck_assert_uint_eq(fake.eps[1]->here.all, 4); /* of the last one it can be told that it is not lost */
+	/* the peer learns that the last one has arrived */
+	ck_assert_uint_eq(fake.eps[1]->here.all, 4);
 	await(locked(&fake.nsent) == 2);
 	ck_assert_uint_eq(fake.sent[1].hdr.seq, fake.sent[0].hdr.seq);
 	ck_assert_uint_eq(fake.sent[1].hdr.flags & RDS_FLAG_RETRANSMITTED, RDS_FLAG_RETRANSMITTED);

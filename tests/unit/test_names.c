@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_names.c - bind, connect, getsockname, getpeername: each of the kernel's checks in its order, the table of
- * bound sockets, and two threads that bind at once.
+ * test_names.c - bind, connect, getsockname, getpeername: each of the kernel's checks in its order,
+ * the table of bound sockets, and two threads that bind at once.
  */
 #include <arpa/inet.h>
 #include <check.h>
@@ -156,7 +156,8 @@ START_TEST(bind_refuses_foreign_address)
 	ck_assert_int_eq(transport(sk, skfd), RDS_TRANS_NONE);
 	preset(sk, skfd, RDS_TRANS_TCP);
 	ck_assert_int_eq(bind4(sk, "192.0.2.77", 4000), -ENOPROTOOPT);
-	ck_assert_int_eq(transport(sk, skfd), RDS_TRANS_TCP); /* an address that it does not have keeps it */
+	/* an address that the transport does not have leaves the choice as it is */
+	ck_assert_int_eq(transport(sk, skfd), RDS_TRANS_TCP);
 	ck_assert_int_eq(bind4(sk, "127.0.0.1", 0), 0);
 }
 END_TEST

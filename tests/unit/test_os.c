@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_os.c - raw calls return -errno and leave errno alone; internal descriptors are known, moved and forgotten.
+ * test_os.c - raw calls return -errno and leave errno alone; the engine's own descriptors are
+ * known, moved and forgotten.
  */
 #include <check.h>
 #include <errno.h>
@@ -83,7 +84,7 @@ static void tick(int sig)
 	ticks = ticks + 1;
 }
 
-/* Before Linux 6.18 each signal that comes meanwhile takes from the kernel's call what it has got. */
+/* Before Linux 6.18 fallocate() gives up what it has got when a signal comes. */
 START_TEST(a_timer_takes_no_memory_away)
 {
 	struct itimerval often = {{0, 1000}, {0, 1000}}, never = {{0, 0}, {0, 0}};
@@ -107,8 +108,12 @@ START_TEST(a_timer_takes_no_memory_away)
 }
 END_TEST
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* they make nothing of mlockall() */
-/* What does not fit below it is there, unlocked; where not even a page fits the kernel says EAGAIN, which others say for reasons that pass. */
+/* their mlockall() does nothing */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+/*
+ * A mapping that is larger than the limit is made, unlocked.  If not even a page fits, the kernel
+ * says EAGAIN, which elsewhere stands for reasons that pass: os_mmap() makes it ENOMEM.
+ */
 START_TEST(a_limit_on_locked_memory)
 {
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -262,7 +267,10 @@ START_TEST(moving)
 }
 END_TEST
 
-/* A library's number: moved out of the way, closed at exec, and followed wherever the program wants it to go. */
+/*
+ * A library's descriptor: moved out of the way, closed at exec, and followed to the number that the
+ * program gives it.
+ */
 START_TEST(adopted)
 {
 	int number = os_eventfd(0, EFD_NONBLOCK), low = number, old, bad = -1, closed = 999;
@@ -318,7 +326,10 @@ START_TEST(each_in_range)
 }
 END_TEST
 
-/* A child by vfork shares the table and not the descriptors: what it asks for must not happen to its parent. */
+/*
+ * A child by vfork shares the memory of its parent, and so the table of own descriptors, but not
+ * the descriptors.  What the child asks for must not happen to the parent.
+ */
 START_TEST(a_vfork_child_moves_nothing)
 {
 	static _Atomic int slot = -1;
@@ -397,7 +408,8 @@ START_TEST(descriptors_are_passed)
 			ck_assert_int_eq(fcntl(got[i], F_GETFD), FD_CLOEXEC);
 			ck_assert_int_eq(os_read(got[i], &v, sizeof(v)), 8);
 			ck_assert_uint_eq(v, 7 + i);
-			ck_assert_int_eq(os_write(got[i], &v, sizeof(v)), 8); /* for the next round */
+			/* for the next round */
+			ck_assert_int_eq(os_write(got[i], &v, sizeof(v)), 8);
 			os_close(got[i]);
 		}
 	}
@@ -421,7 +433,8 @@ static void *with_own_table(void *arg)
 	ck_assert_int_eq(os_fd_table, 1);
 	for (unsigned i = 0; i < 3; i++)
 		ck_assert_int_eq(fcntl(fds[i], F_GETFD), -1);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* for them the standard numbers are kept */
+/* for them the standard numbers are kept */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 	ck_assert_int_lt(os_write(1, "x", 1), 1); /* whatever is there, it is nobody's output */
 #endif
 	fd = os_dup_high(os_eventfd(0, 0));
@@ -484,7 +497,10 @@ START_TEST(counters_have_names)
 }
 END_TEST
 
-/* All of it is zero and nothing else is, wherever it begins and ends; its whole pages are in memory only if they are locked. */
+/*
+ * After a fork all of the area is zero and nothing else is, wherever it begins and ends.  Its whole
+ * pages are in memory only if they are locked.
+ */
 START_TEST(zeroed_at_fork)
 {
 	static unsigned char var[8 * 65536];
@@ -494,7 +510,8 @@ START_TEST(zeroed_at_fork)
 	size_t from, to, i;
 
 	if (locked)
-		ck_assert_int_eq(syscall(SYS_mlock, var, sizeof(var)), 0); /* a sanitizer's mlock() does nothing */
+		/* a sanitizer's mlock() does nothing */
+		ck_assert_int_eq(syscall(SYS_mlock, var, sizeof(var)), 0);
 	for (from = 0; from < 25; from++) {
 		to = sizeof(var) - ends[from / 5];
 		memset(var, 'x', sizeof(var));
@@ -511,7 +528,10 @@ START_TEST(zeroed_at_fork)
 }
 END_TEST
 
-/* Who reads until nothing is there never comes back if somebody goes on writing.  Here all that he has written is there already. */
+/*
+ * A reader that goes on until nothing is there never returns if the writer goes on writing.  Here
+ * all bytes are there before the read begins.
+ */
 START_TEST(what_lies_there)
 {
 	int sv[2], large = 1 << 20;
@@ -577,7 +597,10 @@ START_TEST(quiet_writes)
 }
 END_TEST
 
-/* What has happened has not happened in the future for who asks time(): just behind a full second, where the fine clock is ahead of it. */
+/*
+ * A time of an event is never later than what time() says.  The two differ just behind a full
+ * second, where the fine clock is ahead.
+ */
 START_TEST(seconds_are_those_of_time)
 {
 	uint64_t began = os_realtime_ns() / 1000000000u;

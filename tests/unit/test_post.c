@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_post.c - the helper's own descriptor table: what is lent arrives and is let go of, in both ways to start the helper;
- * what happens when one of the tables is full, when the helper cannot start, and when the program closes our end, or takes its number.
+ * test_post.c - the helper's own descriptor table: an exported descriptor arrives and is closed
+ * again, in both ways to start the helper.  What happens if one of the tables is full, if the
+ * helper cannot start, and if the program closes our end or takes its number.
  */
 #include <arpa/inet.h>
 #include <check.h>
@@ -143,7 +144,10 @@ START_TEST(lent_and_let_go)
 }
 END_TEST
 
-/* Sockets from before the helper's start and after it; the helper closes them, and the program's numbers go with its next call. */
+/*
+ * Sockets from before the helper's start and from after it.  The helper closes them; the numbers in
+ * the program's table are closed by its next call.
+ */
 START_TEST(hang_ups_are_seen)
 {
 	struct end early, late, first;
@@ -181,10 +185,14 @@ static void sender(unsigned port, int seen)
 		a.sin_port = htons((uint16_t)(port + i));
 		ck_assert_int_eq(rds_call_sendmsg(from.sk, from.fd, &msg, 0), 1);
 	}
-	ck_assert_int_eq(read(seen, &c, 1), 0); /* the messages are on their way only as long as this process is */
+	/* messages are under way only as long as this process lives */
+	ck_assert_int_eq(read(seen, &c, 1), 0);
 }
 
-/* What has come while no call is made the helper shows on the stand-ins, which libc's own poll looks at here. */
+/*
+ * While the program makes no call, the helper shows input on the stand-ins.  Libc's own poll looks
+ * at these here.
+ */
 START_TEST(the_helper_shows_input)
 {
 	struct pollfd p[SHOWN];
@@ -236,7 +244,10 @@ static void *sleeper(void *arg)
 	return NULL;
 }
 
-/* Two threads asleep, one of them since before there was a helper: the helper, with nobody else awake, ends both sleeps. */
+/*
+ * Two threads sleep, one of them since before there was a helper.  The helper ends both sleeps
+ * while no other thread is awake.
+ */
 START_TEST(sleepers_are_woken_by_the_helper)
 {
 	struct end e[2] = {{0}};
@@ -341,7 +352,7 @@ START_TEST(closed_behind_our_back)
 		    len == sizeof(un.sun_family) + 6)
 			syscall(SYS_close, fd);
 	}
-	if (_i) /* it makes sure that it is not alone in the world, for a second of the real clock */
+	if (_i) /* for a second of the real clock the helper makes sure that it is not alone */
 		test_until(pread(said, text, sizeof(text) - 1, 0) > 0 &&
 			   strstr(text, "the program has closed descriptors"));
 	ck_assert_uint_gt(helper_entries(), 0);

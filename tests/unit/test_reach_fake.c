@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_reach_fake.c - the other host that a test plays (test_reach_fake.h): its transport, and what the test does with it.
+ * test_reach_fake.c - the other host that a test plays (test_reach_fake.h): its transport, and what
+ * the test does with it.
  */
 #include "tests/unit/test_reach_fake.h"
 
@@ -304,16 +305,23 @@ void far_setup(void)
 	mock_clock_stop();
 	ck_assert_int_eq(rds_call_start_engine(), 0);
 	fake.t = (struct rds_transport){.ops = &fake_ops, .up = &rds_transport_up};
-	rds_transport_set.remote = fault_transport(&fake.t); /* itself, but for far_setup_wrapped() */
+	/* itself, but for far_setup_wrapped() */
+	rds_transport_set.remote = fault_transport(&fake.t);
 	fake.sk = bound_to("127.0.0.1", 4000, &fake.fd);
-	/* A loopback address is on no device; but it is the one address that every test machine has. */
+	/*
+	 * A loopback address is on no device; but it is the one address that every test machine
+	 * has.
+	 */
 	rds_lock(&rds_lock_control);
 	ck_assert_int_eq(rds_transports_claim(&fake.sk->laddr.ip, 0), 1);
 	rds_unlock(&rds_lock_control);
 	RDS_SOCK_SET(fake.sk, transport, RDS_TRANS_IB);
 }
 
-/* Behind the transport that makes others fail, which lets everything through if it has nothing to do. */
+/*
+ * The transport is wrapped by the one that injects faults.  That one passes everything if it has
+ * nothing to do.
+ */
 void far_setup_wrapped(void)
 {
 	setenv("RDS_PRELOAD_FAULT", "seed=1", 1);

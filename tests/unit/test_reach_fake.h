@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_reach_fake.h - another host, played by the test: a transport that can reach it writes down what it is asked and given, and
- * the test says what comes back, from the helper's thread or the receive path as a real one would.  The clock is the test's
- * (tests/mock/clock.h): it goes from timer to timer while the test waits for something, and stands else.
+ * test_reach_fake.h - another host, played by the test.  A transport that can reach it records each
+ * request and message.  The test says what comes back, in the helper's thread or in the receive
+ * path, as a real transport would.  The clock is the test's (tests/mock/clock.h): while the test
+ * waits for something it goes from timer to timer, otherwise it stands.
  */
 #ifndef TEST_REACH_FAKE_H
 #define TEST_REACH_FAKE_H
@@ -30,7 +31,8 @@ struct fake_ep {
 	_Atomic uint64_t acked; /* by the other side */
 	_Atomic uint64_t ack;	/* by us */
 	struct rds_received here; /* as told when it was made */
-	_Atomic bool closed;	/* by the engine: at most once, and nothing is sent after it; the memory stays */
+	/* closed by the engine, at most once; nothing is sent after that; the memory stays */
+	_Atomic bool closed;
 	unsigned char kept[LOGGED][LONGEST];
 	unsigned n;
 	struct fake_ep *made_before;
@@ -58,16 +60,20 @@ struct fake {
 	} coming[16];
 	_Atomic unsigned ncoming;
 	_Atomic unsigned pushes;
-	_Atomic unsigned nmaps, no_map; /* congestion maps that were sent; so many are refused, for lack of memory */
-	_Atomic bool full;		/* no room for messages, but for notices that a port has moved */
-	_Atomic bool stuck;		/* ... nor for these */
+	/* congestion maps that were sent; how many are to be refused for lack of memory */
+	_Atomic unsigned nmaps, no_map;
+	_Atomic bool full;  /* no room for messages, only for redirects */
+	_Atomic bool stuck; /* ... nor for these */
 	int claim;
 	struct rds_sock *sk; /* ours, at port 4000 of loopback, which the transport claims */
 	int fd;
 };
 extern struct fake fake;
 
-/* Until `cond`, for ten seconds of the clock; the helper works on it meanwhile.  If the clock has nothing to go on for: it hangs. */
+/*
+ * Waits until `cond`, for ten seconds of the clock at most; the helper works meanwhile.  If no
+ * timer is set for which the clock could go on, the test hangs.
+ */
 #define await(cond)                                                                                                    \
 	do {                                                                                                           \
 		const uint64_t until_ = atomic_load(&mock_now) + PATIENCE_NS;                                          \
@@ -102,7 +108,10 @@ void far_got(unsigned n, uint8_t proc, const char *text);
 void far_acks(unsigned ep, uint64_t seq);
 void far_sends(unsigned ep, const struct rds_hdr *hdr, const void *data, size_t len);
 
-/* Of that endpoint: it is up, and the other side has what is acknowledged / it is over, with its process or not. */
+/*
+ * ep_up: the endpoint is up, and the other side has acknowledged up to `ack`.  ep_down: it is over,
+ * with its process or not.
+ */
 void ep_up(struct fake_ep *e, uint64_t ack);
 void ep_down(struct fake_ep *e, int why, bool gone);
 void ep_acks(struct fake_ep *e, uint64_t seq);

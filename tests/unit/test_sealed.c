@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_sealed.c - memory of another process is mapped only if nobody can make it shorter, then or later.  What cannot be asked is not sealed, and
- * the size is that of the sealed file.
+ * test_sealed.c - memory of another process is mapped only if no process can make it shorter, then
+ * or later.  A file whose seals cannot be read counts as not sealed.  The size is that of the
+ * sealed file.
  */
 #include <check.h>
 #include <errno.h>
@@ -17,7 +18,8 @@
 #define RINGS (SHM_CTL_BYTES + 2 * SHM_RING_MIN)
 
 static int refusal;   /* of F_GET_SEALS; 0: the kernel's own answer */
-static off_t shorter; /* the owner makes the file that short, and seals it, as soon as its size was looked at; 0: it does not */
+/* the owner makes the file that short, and seals it, as soon as its size was read; 0: never */
+static off_t shorter;
 
 int __real_os_fcntl(int fd, int cmd, long arg);
 int __wrap_os_fcntl(int fd, int cmd, long arg);

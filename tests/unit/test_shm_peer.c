@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_shm_peer.c - the other processes of the host (transport/shm/peer.c): nothing is said on a control socket that never said HELLO, and a
- * process has no more than a few of them, wherever it is.
+ * test_shm_peer.c - the other processes of the host (transport/shm/peer.c): nothing is sent on a
+ * control socket that never said HELLO, and a process has no more than a few of them, in whatever
+ * pid namespace it is.
  *
- * The test is the other process.  What is the helper's to do is called in the helper.
+ * The test is the other process.  The helper's functions are called in the helper.
  */
 #include <arpa/inet.h>
 #include <check.h>
@@ -23,7 +24,8 @@
 int __real_os_pass_send(int fd, const void *buf, size_t len, const int *fds, unsigned nfds, int flags);
 int __wrap_os_pass_send(int fd, const void *buf, size_t len, const int *fds, unsigned nfds, int flags);
 
-static _Atomic int refusal; /* of a packet with three descriptors, which HELLO alone has on a control socket; 0: it is sent */
+/* for a packet with three descriptors, which on a control socket is HELLO alone; 0: it is sent */
+static _Atomic int refusal;
 
 int __wrap_os_pass_send(int fd, const void *buf, size_t len, const int *fds, unsigned nfds, int flags)
 {
@@ -35,7 +37,8 @@ int __wrap_os_pass_send(int fd, const void *buf, size_t len, const int *fds, uns
 int __real_os_getsockopt(int fd, int level, int opt, void *val, socklen_t *len);
 int __wrap_os_getsockopt(int fd, int level, int opt, void *val, socklen_t *len);
 
-static _Atomic bool elsewhere; /* the other process is in a pid namespace that this one does not see */
+/* the other process is in a pid namespace that this one does not see */
+static _Atomic bool elsewhere;
 
 int __wrap_os_getsockopt(int fd, int level, int opt, void *val, socklen_t *len)
 {
@@ -54,7 +57,8 @@ static void setup(void)
 
 	ck_assert_int_eq(rds_call_start_engine(), 0);
 	ck_assert_int_ge(rds_call_socket(SOCK_SEQPACKET, 0, &sock), 0);
-	ck_assert_int_eq(rds_call_bind(sock, (struct sockaddr *)&sin, sizeof(sin)), 0); /* so that the helper is there */
+	/* so that the helper is there */
+	ck_assert_int_eq(rds_call_bind(sock, (struct sockaddr *)&sin, sizeof(sin)), 0);
 }
 
 /* ---- in the helper ---- */
@@ -176,7 +180,10 @@ static void say_hello(int fd, unsigned who)
 	close(fds[2]);
 }
 
-/* What was sent before this has been read when it returns: of two rounds the second begins after it was called. */
+/*
+ * When it returns, the helper has read all that was sent before: the second of the two rounds
+ * begins after the call.
+ */
 static void helper_catches_up(void)
 {
 	in_helper(NULL);
@@ -245,7 +252,9 @@ static void crowd_is_there(void)
 	}
 }
 
-/* They come all at once, while the helper does something else, and none is refused for the others. */
+/*
+ * All come at once, while the helper does something else.  None is refused because of the others.
+ */
 START_TEST(many_processes)
 {
 	elsewhere = true;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_shown_race.c - a region ends while a device is being told of it (mr_shown.c: show() has dropped rx, dev/mr.c waits for the device): by
- * RDS_FREE_MR, by the last close, by both at once.  The device is the mock's, in whose ibv_reg_mr a thread can be kept.
+ * test_shown_race.c - a region ends while a device is being told of it (engine/rdma/mr_device.c has
+ * dropped rx, dev/mr.c waits for the device): by RDS_FREE_MR, by the last close, by both at once.
+ * The device is the mock's; the test can keep a thread in its ibv_reg_mr.
  *
- * Whoever frees it does not wait for the device; no peer hears of it; and nothing of it is left, at the device or in what counts as pinned.
- * Meant for the sanitizers above all.
+ * The thread that frees the region does not wait for the device.  No peer learns of the region.
+ * Nothing of it is left, at the device or in what counts as pinned.  The test is meant for the
+ * sanitizers above all.
  */
 #include <pthread.h>
 #include <sched.h>

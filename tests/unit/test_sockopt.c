@@ -76,7 +76,8 @@ START_TEST(levels)
 	ck_assert_int_eq(rds_sock_level(sk), SOL_RDS);
 	ck_assert_int_eq(get(SOL_RDS_2006, RDS_RECVERR), 1);
 	ck_assert_int_eq(rds_sock_level(sk), SOL_RDS_2006);
-	ck_assert_int_eq(set(SOL_RDS_2006, RDS_GET_MR, 6789), 0); /* RDS_SNDBUF, all that there was */
+	/* RDS_SNDBUF, the only option of that time */
+	ck_assert_int_eq(set(SOL_RDS_2006, RDS_GET_MR, 6789), 0);
 	ck_assert_int_eq(get(SOL_SOCKET, SO_SNDBUF), 2 * 6789);
 	ck_assert_int_eq(set(SOL_RDS_2006, 999, 1), -ENOPROTOOPT);
 	ck_assert_int_eq(set(SOL_RDS_2006 - 1, RDS_GET_MR, 1), -ENOPROTOOPT);
@@ -413,7 +414,9 @@ START_TEST(transport_9)
 }
 END_TEST
 
-/* With CAP_NET_ADMIN in the thread's effective set, or without.  False: this process cannot have it. */
+/*
+ * Sets or clears CAP_NET_ADMIN in the thread's effective set.  False: this process cannot have it.
+ */
 static bool net_admin(bool on)
 {
 	struct __user_cap_header_struct hdr = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -446,7 +449,8 @@ START_TEST(conn_reset)
 	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS6_CONN_RESET, BAD, sizeof(r6)), -EFAULT);
 	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS6_CONN_RESET, &r6, 35), -ENOPROTOOPT);
 	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS_HISTORIC, RDS_CONN_RESET, &r, sizeof(r)), 0);
-	bind_to("127.0.0.1", 0); /* it has a transport now, and that of other lengths is another option */
+	/* The socket has a transport now; with other lengths the number is another option. */
+	bind_to("127.0.0.1", 0);
 	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_CONN_RESET, &r, sizeof(r)), 0);
 	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_CONN_RESET, &r, 11), -EOPNOTSUPP);
 	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_CONN_RESET, &r, 4), -EOPNOTSUPP);
@@ -480,7 +484,10 @@ static const char *chosen(struct rds_conn **conns, unsigned n)
 	return text;
 }
 
-/* The connections of a reset: address by address and by type of service, or all from an address.  No helper runs here. */
+/*
+ * Which connections a reset covers: those of an address pair and a type of service, or all of an
+ * address.  No helper runs here.
+ */
 START_TEST(conn_reset_which)
 {
 	struct rds_conn *c[] = {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_attempt.c - a connection is asked for (engine/transport/verbs/ep/connect.c): rows A1 to A25 of docs/verbs-states.md.
+ * test_verbs_attempt.c - this side asks for a connection (engine/transport/verbs/ep/connect.c):
+ * rows A1 to A25 of docs/verbs-states.md.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +28,10 @@ static void asked(uint16_t at)
 	peer_event(p, RDMA_CM_EVENT_CONNECT_REQUEST);
 }
 
-/* So many events of it have come: with none there is no address, with one no route, with two no answer. */
+/*
+ * Lets so many events of the attempt come: with 0 there is no address yet, with 1 no route, with 2
+ * no answer.
+ */
 static void dial_until(unsigned stage)
 {
 	peer_listen(p, THEM, PEER_PORT);
@@ -111,7 +115,10 @@ static void asked_with(struct peer *by, uint8_t tos)
 	ck_assert_int_eq(mock_id_ack_timeout(world_ep(c)->cm), 16);
 }
 
-/* The type of service is rdma_cm's as well as RDS's, on every id of the way; a peer that is silent is given up sooner than rdma_cm would. */
+/*
+ * The type of service is rdma_cm's as well as RDS's, on every id of the attempt.  A silent peer is
+ * given up sooner than rdma_cm would.
+ */
 START_TEST(test_a1_a13_type_of_service)
 {
 	static const uint8_t tos[] = {0, 4, 255};
@@ -480,7 +487,10 @@ START_TEST(test_a21_patience)
 }
 END_TEST
 
-/* The peer asks while our request has no answer.  Only after a while does that mean that ours was lost. */
+/*
+ * The peer asks while our request has no answer.  Only after a while does that mean that our
+ * request was lost.
+ */
 START_TEST(test_r6a_crossed)
 {
 	struct verbs_request h, wire;
@@ -541,7 +551,9 @@ START_TEST(test_a24_closed)
 }
 END_TEST
 
-/* The n-th of whatever can fail does: the engine hears of it once, and nothing is left (world_end). */
+/*
+ * The n-th call that can fail does.  The engine hears of it once, and nothing is left (world_end).
+ */
 START_TEST(test_any_step_fails)
 {
 	unsigned n;

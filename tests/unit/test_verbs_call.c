@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_call.c - rdma_connect where it waits for the peer's host (engine/transport/verbs/cm/connect_thread.c): the helper does not, and whatever
- * becomes of the endpoint meanwhile, id and queue pair outlive the call.
+ * test_verbs_call.c - rdma_connect where it waits for the peer's host
+ * (engine/transport/verbs/cm/connect_thread.c).  The helper does not wait.  Whatever becomes of the
+ * endpoint meanwhile, id and queue pair outlive the call.
  */
 #include "tests/mock/world.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_collect.c - several messages in one frame: when they are held and when they go (engine/transport/verbs/ep/batch_when.c, send.c),
- * what is made of such a frame that comes (recv.c), and peers that do not know of it.
+ * test_verbs_collect.c - several messages in one frame: when messages are held and when they go
+ * (engine/transport/verbs/ep/batch_when.c, send.c), how such a frame is received (recv.c), and
+ * peers that do not know of it.
  */
 #include <endian.h>
 #include <string.h>
@@ -111,8 +112,11 @@ END_TEST
 /* What is full goes by itself. */
 START_TEST(test_full)
 {
-	unsigned kib,
-		two; /* what fits: in a frame of 8 KiB, or in the block for eight of a kind, which is for 16 or 32 KiB */
+	/*
+	 * What fits: in a frame of 8 KiB, or in the block for eight messages of one size, which is
+	 * for 16 or 32 KiB.
+	 */
+	unsigned kib, two;
 
 	learn();
 	kib = world_ep(a)->frame == VERBS_FRAME ? 7 : 15;
@@ -244,10 +248,14 @@ END_TEST
 /* So many segments may go now, for all that the peer has told. */
 static void may_go(struct verbs_ep *ep, uint32_t n)
 {
-	atomic_store(&ep->known_told, atomic_load(&ep->known_used) + n + 1); /* the last is for credits */
+	/* the last is for credits */
+	atomic_store(&ep->known_told, atomic_load(&ep->known_used) + n + 1);
 }
 
-/* On devices where frames are counted, one costs one credit; what has to wait for credits grows until they come. */
+/*
+ * On devices where frames are counted, a frame costs one credit.  A frame that waits for credits
+ * takes more messages until they come.
+ */
 START_TEST(test_waits_for_credits)
 {
 	struct verbs_ep *ep;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_credit.c - credits, lent buffers and segments (engine/transport/verbs/ep/credit.c, credit_buffers.c, segment.c) on the mock's iWARP, where a
- * segment without a buffer, or with one too small, ends the connection: how many idle endpoints a device has room for, windows and what they
- * leave to others, endpoints that can be lent little, peers that do not keep to the rules.
+ * test_verbs_credit.c - credits, credit buffers and segments (engine/transport/verbs/ep/credit.c,
+ * credit_buffers.c, segment.c) on the mock's iWARP, where a segment without a buffer, or with one
+ * too small, ends the connection.  How many idle endpoints a device has room for, windows and what
+ * they leave to others, endpoints that can get few buffers, peers that break the rules.
  */
 #include <endian.h>
 #include <stdlib.h>
@@ -168,7 +169,10 @@ START_TEST(test_no_memory_to_grow)
 }
 END_TEST
 
-/* siw and the usual limit of 8 MiB, which it holds against root, too: what can be had is taken, and what goes out keeps its part. */
+/*
+ * siw and the usual limit of 8 MiB, which siw applies to root as well.  All memory that can be had
+ * is used, and sending keeps its part.
+ */
 START_TEST(test_locked_memory_is_used)
 {
 	struct verbs_dev *dev;
@@ -210,7 +214,10 @@ START_TEST(test_small_window)
 }
 END_TEST
 
-/* An exchange of messages: all credits go with them.  Only one that stays silent has to say them for themselves. */
+/*
+ * In an exchange of messages all credits go with the messages.  Only a side that sends none needs
+ * frames for its credits.
+ */
 START_TEST(test_told_with_messages)
 {
 	uint32_t before, i;
@@ -235,8 +242,9 @@ START_TEST(test_told_with_messages)
 END_TEST
 
 /*
- * A program looks once, finds what it was woken for, and does something else for long: a peer that has (nearly) nothing left is told of what lies
- * there for it all the same, or neither side has any reason to look again.
+ * A program looks once, finds what it was woken for, and does something else for long.  A peer that
+ * has nearly no credits left is told of the buffers all the same: otherwise neither side has a
+ * reason to look again.
  */
 START_TEST(test_one_look)
 {
@@ -303,7 +311,7 @@ START_TEST(test_one_segment)
 }
 END_TEST
 
-/* A group of which a segment has gone has said how long it is: nothing is put behind it any more. */
+/* The first segment of a batch tells the batch's length.  Once it has gone, no message is added. */
 START_TEST(test_begun_group)
 {
 	struct verbs_ep *ep;
@@ -343,7 +351,10 @@ START_TEST(test_seldom_used)
 }
 END_TEST
 
-/* One that falls silent keeps its window, which is a share; the others still get one, and all comes back when it ends. */
+/*
+ * A peer that falls silent keeps its window, which is no more than a share.  Others still get a
+ * window, and all buffers come back when the connection ends.
+ */
 START_TEST(test_falls_silent)
 {
 	struct verbs_dev *dev;
@@ -393,7 +404,10 @@ END_TEST
 
 /* ---- nobody waits for ever ---- */
 
-/* So many large ones are free: the last are for frames that have begun, with none at all everything goes in small ones. */
+/*
+ * _i large buffers are free.  The last ones are for frames that have begun; with none at all
+ * everything goes in small ones.
+ */
 START_TEST(test_few_large)
 {
 	struct verbs_dev *dev;
@@ -412,8 +426,9 @@ START_TEST(test_few_large)
 END_TEST
 
 /*
- * Credits that one header cannot tell of: small ones, a large one behind them and more small ones, or too many.  The receiver looks for a
- * while and says nothing, then is left with the first segment of a frame that needs all of them: nothing but these credits will be said.
+ * More credits than one header can tell: small ones, a large one behind them and more small ones,
+ * or too many.  The receiver looks for a while and says nothing.  Then it has the first segment of
+ * a frame that needs all of these credits: no other reason is left to tell them.
  */
 START_TEST(test_more_than_a_header_tells)
 {
@@ -439,7 +454,10 @@ START_TEST(test_more_than_a_header_tells)
 }
 END_TEST
 
-/* Hundreds of idle ones, and others have all large ones but two: a frame that has begun to come gets one of these. */
+/*
+ * There are hundreds of idle endpoints, and others have all large buffers but two.  A frame that
+ * has begun to come gets one of the two.
+ */
 START_TEST(test_begun_gets_one)
 {
 	struct verbs_dev *dev;
@@ -473,7 +491,10 @@ START_TEST(test_unread_and_no_room)
 }
 END_TEST
 
-/* With the engine, over the end of their endpoint: some in large buffers, some put together on the heap. */
+/*
+ * The engine keeps messages in place beyond the end of their endpoint: some in large buffers, some
+ * put together on the heap.
+ */
 START_TEST(test_in_place_outlives)
 {
 	struct verbs_dev *dev;
@@ -537,7 +558,10 @@ START_TEST(test_poor_from_the_start)
 }
 END_TEST
 
-/* Frames that found no memory keep their buffers: all credits are used up, none are given, until memory is there. */
+/*
+ * Frames that found no memory keep their buffers: all credits are used up, and none are given until
+ * there is memory.
+ */
 START_TEST(test_no_memory_then_some)
 {
 	unsigned i;
@@ -579,7 +603,10 @@ START_TEST(test_posts_fail)
 }
 END_TEST
 
-/* A closed endpoint's receives that the device never gives back, and completions that come when their queue pair is gone. */
+/*
+ * Receives of a closed endpoint that the device never gives back, and completions that come when
+ * their queue pair is gone.
+ */
 START_TEST(test_late_completions)
 {
 	struct verbs_dev *dev = NULL;

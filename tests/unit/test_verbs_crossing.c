@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_crossing.c - two processes ask each other for the same connection (engine/transport/verbs/ep/connect.c, accept.c): wherever the two
- * attempts are when they meet, and whatever is lost, one connection comes of it, soon.
+ * test_verbs_crossing.c - two processes ask each other for the same connection
+ * (engine/transport/verbs/ep/connect.c, accept.c).  Wherever the two attempts are when they meet,
+ * and whatever is lost, one connection comes of it, soon.
  *
- * Both ends are in this process, told apart by their addresses, each with an engine that does as connection.c: the first end's process
- * id is the smaller one, so that its attempts win.
+ * Both ends are in this process, told apart by their addresses, each with an engine that does what
+ * connection.c does.  The first end's process id is the smaller one, so its attempts win.
  */
 #include <string.h>
 
@@ -155,7 +156,8 @@ static void next_of_last(void)
 }
 
 /*
- * How far an attempt is: not begun (it waits for its time), the address asked for, the route, the request under way.
+ * How far an attempt is: not begun (it waits for its time), the address asked for, the route asked
+ * for, the request under way.
  */
 enum far { WAITS, ADDRESS, ROUTE, REQUEST, STAGES };
 
@@ -170,7 +172,10 @@ static void go(int i, enum far far)
 		next_of_last();
 }
 
-/* Every pair of stages, the one or the other end's first; then all that was held comes, in the order in which it was left, or the newest first. */
+/*
+ * Every pair of stages, either end first.  Then all events that were held come, in their order or
+ * the newest first.
+ */
 #define PAIRS (STAGES * STAGES * 4)
 
 START_TEST(test_r6_r9_every_pair)
@@ -196,8 +201,8 @@ START_TEST(test_r6_r9_every_pair)
 END_TEST
 
 /*
- * What the winner's attempt has asked for never comes: an address, a route, an answer.  The loser's requests come through meanwhile, and nobody
- * waits for long.
+ * The winner's attempt never gets what it has asked for: an address, a route, an answer.  The
+ * loser's requests come through meanwhile, and neither side waits for long.
  */
 START_TEST(test_r6a_lost)
 {

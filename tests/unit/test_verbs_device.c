@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_device.c - devices come, say things, and go (engine/transport/verbs/dev/): rows D1 to D8 of
- * docs/verbs-states.md, and whatever can run out on the way.
+ * test_verbs_device.c - devices come, report events, and go (engine/transport/verbs/dev/): rows D1
+ * to D8 of docs/verbs-states.md, and whatever can run out on the way.
  */
 #include <poll.h>
 #include <stdlib.h>
@@ -52,7 +52,10 @@ START_TEST(test_claims)
 }
 END_TEST
 
-/* The n-th of everything: an error, or it was of no importance; what is left works with the next try, and goes in the end. */
+/*
+ * The n-th call that can fail does.  Either the claim fails, or the call was of no importance.
+ * What is left works with the next try, and is freed in the end.
+ */
 START_TEST(test_claims_nth_failure)
 {
 	unsigned n, errors = 0, before[MOCK_KINDS], k;
@@ -182,7 +185,10 @@ START_TEST(test_memlock_connection)
 }
 END_TEST
 
-/* Locked memory is named only where it may be the cause: of a limit of 0 the kernel says EPERM; without any there is nothing to raise. */
+/*
+ * The log line names locked memory only where that may be the cause.  With a limit of 0 the kernel
+ * says EPERM; without a limit there is none to raise.
+ */
 START_TEST(test_not_memlock)
 {
 	static const struct {
@@ -222,7 +228,8 @@ START_TEST(test_d1_comm_est)
 	world_run();
 	mock_async_qp(verbs_eps.all->qp, IBV_EVENT_COMM_EST);
 	world_run();
-	ck_assert_int_lt(mock_cm_find(RDMA_CM_EVENT_ESTABLISHED), 0); /* it takes a frame, or rdma_cm's word */
+	/* the endpoint needs a frame, or this event */
+	ck_assert_int_lt(mock_cm_find(RDMA_CM_EVENT_ESTABLISHED), 0);
 	ck_assert_uint_eq(b->ups + b->downs, 0);
 	mock_cm_hold(false);
 	world_close(b);
@@ -307,7 +314,7 @@ START_TEST(test_d4_d5_no_harm)
 }
 END_TEST
 
-/* D4: a line for whoever reads information, nothing for who reads warnings.  D5, D5a, D5b: no line. */
+/* D4: a line at level info, none at level warn.  D5, D5a, D5b: no line. */
 START_TEST(test_d4_d5_lines)
 {
 	unsigned posts;
@@ -363,8 +370,8 @@ START_TEST(test_d7_no_events)
 END_TEST
 
 /*
- * Pulled out, with everything that could be under way.  Messages in place hold the memory until they are read, or there is memory to copy
- * them out.
+ * The device is pulled out, with everything under way that can be.  Messages in place hold its
+ * memory until they are read, or until there is memory to copy them.
  */
 START_TEST(test_d8_removed)
 {
@@ -478,7 +485,10 @@ static struct rds_ep_device described(const struct world_conn *c)
 	return d;
 }
 
-/* What rds-info shows of an endpoint; a device that does not answer leaves the peer's number unknown. */
+/*
+ * What rds-info shows of an endpoint.  If a device does not answer, the peer's number stays
+ * unknown.
+ */
 START_TEST(test_described)
 {
 	union ibv_gid *gid;

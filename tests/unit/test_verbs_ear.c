@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_ear.c - siw has lost a listener (engine/transport/verbs/cm/listen_lost.c): table H of docs/verbs-states.md.
+ * test_verbs_ear.c - siw has lost a listener (engine/transport/verbs/cm/listen_lost.c): table H of
+ * docs/verbs-states.md.
  */
 #include <string.h>
 

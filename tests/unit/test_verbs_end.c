@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_end.c - how endpoints end (engine/transport/verbs/ep/endpoint.c, keepalive.c): rows E1 to E12 (E11 is in test_verbs_role.c)
- * and C1 to C9 of docs/verbs-states.md.
+ * test_verbs_end.c - how endpoints end (engine/transport/verbs/ep/endpoint.c, keepalive.c): rows E1
+ * to E12 (E11 is in test_verbs_role.c) and C1 to C9 of docs/verbs-states.md.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +40,10 @@ static const struct {
 };
 #define EVENTS ((int)(sizeof(events) / sizeof(events[0])))
 
-/* What had arrived is received, what was sent can be sent again; the second and third event say nothing new. */
+/*
+ * What had arrived is received, and what was sent can be sent again.  The second and third event
+ * change nothing.
+ */
 START_TEST(test_e1_to_e5_events)
 {
 	world_pair();
@@ -132,7 +135,10 @@ START_TEST(test_e9_read)
 }
 END_TEST
 
-/* This process is stopped with a probe under way, and the helper finds its timers due before it finds the answer. */
+/*
+ * This process is stopped with a probe under way.  Afterwards the helper finds its timers due
+ * before it finds the answer.
+ */
 START_TEST(test_e9a_stopped)
 {
 	unsigned probes;
@@ -209,7 +215,10 @@ START_TEST(test_c2_c3_drained)
 }
 END_TEST
 
-/* C2: a map that every connection begins with is given back, wherever it is then: the next connection has the same memory. */
+/*
+ * C2: every connection begins with a congestion map.  Its memory is given back, wherever the map is
+ * when the endpoint closes: the next connection uses the same.
+ */
 START_TEST(test_c2_maps)
 {
 	size_t registered = 0;
@@ -240,7 +249,10 @@ START_TEST(test_c2_maps)
 }
 END_TEST
 
-/* C4, C5, C6: a request that iWARP cannot take back: the id stays until it is answered, whatever that is. */
+/*
+ * C4, C5, C6: iWARP cannot take a request back.  The id stays until an answer comes, whatever it
+ * is.
+ */
 START_TEST(test_c4_to_c6_request_under_way)
 {
 	struct rds_procid them = world_peer_id();
@@ -291,7 +303,10 @@ START_TEST(test_c7_late_events)
 }
 END_TEST
 
-/* C8: what it retains can be read until keep(false), and what lies in place until release(); in either order. */
+/*
+ * C8: messages that the endpoint retains can be read until keep(false), messages in place until
+ * release(); in either order.
+ */
 START_TEST(test_c8_kept)
 {
 	struct rds_hdr hdr = {.seq = 1, .len = 5000, .sport = 1, .dport = 2};
@@ -328,7 +343,10 @@ START_TEST(test_c8_kept)
 }
 END_TEST
 
-/* C9: the last message is given back while the helper is on its way to look for another reason (E12): nothing is left that names it. */
+/*
+ * C9: the last message is given back while the helper is about to look at the endpoint for another
+ * reason (E12).  Nothing is left that names the endpoint.
+ */
 START_TEST(test_c9_looked_at_meanwhile)
 {
 	struct verbs_ep *ep;
@@ -468,7 +486,10 @@ START_TEST(test_e12_urged)
 }
 END_TEST
 
-/* Not where nothing was sent that could have been missed; and not into a queue that is full, of which more is to come anyway. */
+/*
+ * No urging if nothing was sent that could have been missed.  Nor into a queue that is full: its
+ * completions will come anyway.
+ */
 START_TEST(test_e12_urged_in_vain)
 {
 	unsigned posts;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_flush.c - queue pairs in error: what the device still has of the shared queue, and room for all that is flushed
- * (engine/transport/verbs/ep/endpoint.c, device.c).
+ * test_verbs_flush.c - queue pairs in error: what the device still has of the shared queue, and
+ * room for all that is flushed (engine/transport/verbs/ep/endpoint.c, dev/device.c).
  */
 #include "tests/mock/world.h"
 
-#define FEW_ENTRIES 600 /* of the completion queue: half of what the send queues of PAIRS connections have */
+/* of the completion queue: half of what the send queues of PAIRS connections have */
+#define FEW_ENTRIES 600
 #define PAIRS (CONNS / 2)
 
 static struct world_conn *const a = &world.conn[0], *const b = &world.conn[1];
@@ -35,7 +36,10 @@ static struct ibv_qp *closing(void)
 	return ep->qp;
 }
 
-/* A device that says nothing by itself: destroyed when it says it after all, or after a tenth of a second. */
+/*
+ * The device does not report the last receive by itself.  The queue pair is destroyed when the
+ * report comes after all, or after a tenth of a second.
+ */
 START_TEST(test_c2_waits_for_the_last)
 {
 	world_pair();
@@ -103,7 +107,10 @@ static void pairs(void)
 	}
 }
 
-/* All that is under way fails at once, and nobody has looked before: the mock does not let a queue overflow. */
+/*
+ * All that is under way fails at once, while nobody looks.  The mock fails the test if a queue
+ * overflows.
+ */
 START_TEST(test_all_at_once)
 {
 	struct world_conn *c;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_gone.c - what a device leaves behind when it goes, when the process forks, and when it can do less than is asked of it
- * (engine/transport/verbs/dev/device_removal.c, device.c, cm/device_id.c, verbs.c).
+ * test_verbs_gone.c - what a device leaves behind when it goes, when the process forks, and when it
+ * can do less than is asked of it (engine/transport/verbs/dev/device_removal.c, device.c,
+ * cm/device_id.c, verbs.c).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -71,7 +72,10 @@ static unsigned log_says(const char *what)
 
 /* ---- gone ---- */
 
-/* The helper fetches rdma_cm's word and the device's own in one go, and nothing else holds the device (world.c looks). */
+/*
+ * The helper reads rdma_cm's event and the device's own in one round.  Nothing else holds the
+ * device (world.c checks).
+ */
 START_TEST(test_idle_removed)
 {
 	mock_dev_remove(world.ours);
@@ -119,7 +123,9 @@ static void in_vain(int how)
 	}
 }
 
-/* D10, D11: whoever removes the device need not wait for us, and the one id that hears of it goes. */
+/*
+ * D10, D11: the removal of the device need not wait for us, and the one id that is told of it goes.
+ */
 START_TEST(test_in_vain_removed)
 {
 	const struct ibv_context *theirs = mock_context(world.ours2);
@@ -190,7 +196,10 @@ START_TEST(test_broken_and_mended)
 }
 END_TEST
 
-/* A claim's id, which is nobody's, hears of the removal when our part of the device has been freed. */
+/*
+ * The id of a claim belongs to no endpoint.  It is told of the removal when our part of the device
+ * has been freed.
+ */
 START_TEST(test_claims_id_removed)
 {
 	struct ibv_context *theirs = mock_context(world.ours);
@@ -265,7 +274,7 @@ static int claim_as_removed(void)
 	return claimed;
 }
 
-/* The helper hears of the removal before the program's thread has got to where it notes which id that was. */
+/* The helper is told of the removal before the program's thread has noted which id that was. */
 START_TEST(test_removed_as_it_is_made)
 {
 	unsigned ids = mock_count(MOCK_ID);
@@ -277,7 +286,8 @@ START_TEST(test_removed_as_it_is_made)
 END_TEST
 
 /*
- * What the device says cannot be heard, and it goes, or not, just as it was being made: the helper may have the news of its id in hand.
+ * The device's events cannot be watched, and it goes, or not, just as our part of it is made: the
+ * helper may already have read the event of its id.
  */
 START_TEST(test_removed_and_not_watched)
 {
@@ -314,7 +324,8 @@ START_TEST(test_address_moves_as_it_is_made)
 	ck_assert_int_eq(claim_as_removed(), 0);
 	ck_assert_ptr_null(world_dev());
 	ck_assert_uint_eq(mock_count(MOCK_CONTEXT), 0);
-	ck_assert_uint_eq(mock_count(MOCK_ID), ids); /* that of the first is gone, one keeps the second (D10) */
+	/* the first device's id is gone, one keeps the second device (D10) */
+	ck_assert_uint_eq(mock_count(MOCK_ID), ids);
 }
 END_TEST
 
@@ -325,13 +336,19 @@ static void fill(void)
 	world_pair();
 	world.keep_inplace = true;
 	while (world.ninplace < 5) {
-		/* Where buffers are of two sizes only what fills much of a large one stays in it. */
+		/*
+		 * Where buffers are of two sizes, only a message that fills much of a large one
+		 * stays in it.
+		 */
 		ck_assert_int_eq(world_send(a, world_dev()->srq ? 700 : 20000, 0), 0);
 		world_run();
 	}
 }
 
-/* Nobody reads, and the endpoint is up, closed by its owner, or both ends are: the device need not wait. */
+/*
+ * Nobody reads, and the endpoint is up, closed by its owner, or both ends are closed: the removal
+ * need not wait.
+ */
 START_TEST(test_unread_removed)
 {
 	fill();
@@ -370,7 +387,10 @@ START_TEST(test_unread_no_memory)
 }
 END_TEST
 
-/* C3, D8: closed, and its request has no answer.  The id that has asked may be told of the removal before all others, and nothing else comes. */
+/*
+ * C3, D8: the endpoint is closed, and its request has no answer.  Its id may be told of the removal
+ * before all others, and nothing else comes.
+ */
 START_TEST(test_unanswered_removed)
 {
 	struct rds_procid them = world_peer_id();
@@ -520,7 +540,10 @@ START_TEST(test_no_memory_for_queues)
 }
 END_TEST
 
-/* Memory for a short completion queue only: that will do, and other errors are no reason to try again. */
+/*
+ * There is memory for a short completion queue only, which is enough.  Other errors are no reason
+ * to try again.
+ */
 START_TEST(test_short_cq)
 {
 	unsigned calls;

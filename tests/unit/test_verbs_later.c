@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_later.c - a peer that goes on sending what cannot be taken (engine/transport/verbs/ep/recv.c): it takes no receive buffers from
- * others, nor memory without end.  And one that acknowledges nothing: what it waits for is said all the same.
+ * test_verbs_later.c - a peer that goes on sending messages that the engine cannot take
+ * (engine/transport/verbs/ep/recv.c): it uses up neither the receive buffers of others nor memory
+ * without end.  And a peer that acknowledges nothing: it is told what it waits for all the same.
  */
 #include <stdlib.h>
 
@@ -10,7 +11,10 @@
 static struct world_conn *const c = &world.conn[0];
 static unsigned char zeros[VERBS_FRAME];
 
-/* At least half of the buffers is with the device.  Nothing is lost: it waits as a copy, in order, and may stay where it is then. */
+/*
+ * At least half of the buffers are with the device.  Nothing is lost: a message waits as a copy, in
+ * order.  When it is taken, it may stay where it is.
+ */
 START_TEST(test_half_stays_for_others)
 {
 	unsigned i, n = 300;
@@ -90,7 +94,10 @@ static unsigned sent_until_full(size_t len, uint8_t flags)
 	return n - 1;
 }
 
-/* That a port has moved, or that this was heeded, does not wait for acknowledgements; but there is an end of it. */
+/*
+ * A redirect, and the acknowledgement of one, need not wait for acknowledgements.  But their number
+ * has a limit.
+ */
 START_TEST(test_notices_when_memory_is_full)
 {
 	unsigned n;
@@ -112,8 +119,10 @@ START_TEST(test_notices_when_memory_is_full)
 END_TEST
 
 /*
- * What cannot be taken may wait for room of ours (rdma_serve.c), and so for an acknowledgement that lies behind it: alone, or with a message, which has its
- * turn.  One of what was never sent is nonsense, in its turn.
+ * A message that cannot be taken may wait for room of ours (rdma/op_serve.c), and so for an
+ * acknowledgement behind it.  That one is read at once, whether it comes alone or with a message;
+ * the message waits for its turn.  The acknowledgement of a message that was never sent is a
+ * protocol error, in its turn.
  */
 START_TEST(test_acknowledged_behind_what_waits)
 {
@@ -146,7 +155,10 @@ START_TEST(test_acknowledged_behind_what_waits)
 }
 END_TEST
 
-/* Who asks what has been taken is told at once, and once more when more of it has been: it does not ask again meanwhile. */
+/*
+ * A peer that asks what has been taken is told at once, and again when more has been taken.  It
+ * does not ask again meanwhile.
+ */
 START_TEST(test_asked_behind_what_waits)
 {
 	unsigned i;
@@ -208,8 +220,8 @@ static uint64_t learn(void)
 }
 
 /*
- * What has found room once finds room again after a break, however small it is: behind it may lie what the peer waits for before it acknowledges any
- * of it (moved.c).
+ * Messages that once found room find it again after a break, however small they are.  Behind them
+ * may be what the peer needs before it acknowledges any of them (conn/port_moved.c).
  */
 START_TEST(test_sent_again)
 {
@@ -231,7 +243,7 @@ START_TEST(test_sent_again)
 }
 END_TEST
 
-/* One that is larger than what messages share otherwise has a block that holds it, whatever went before. */
+/* A message too large for a batch gets a block that holds it, whatever was sent before. */
 START_TEST(test_larger_ones_sent_again)
 {
 	static const uint32_t lens[] = {8192, 8200, 12000, 16400, 8, 16400, 300, 9000};

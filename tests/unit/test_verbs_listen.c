@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_listen.c - a connection is asked of us (engine/transport/verbs/ep/accept.c): rows R1 to R18 of docs/verbs-states.md.
+ * test_verbs_listen.c - a peer asks for a connection (engine/transport/verbs/ep/accept.c): rows R1
+ * to R18 of docs/verbs-states.md.
  */
 #include <stdio.h>
 #include <string.h>
@@ -115,7 +116,10 @@ START_TEST(test_r2_versions)
 }
 END_TEST
 
-/* R1, R2: what came is said, with all that is needed to mend it; nonsense is nothing but nonsense. */
+/*
+ * R1, R2: the log line tells what came, with all that is needed to mend it.  For a request that is
+ * not RDS's it tells only that.
+ */
 START_TEST(test_r1_r2_lines)
 {
 	struct verbs_request h = hello();
@@ -163,7 +167,10 @@ START_TEST(test_r3_somebody_else)
 }
 END_TEST
 
-/* Whatever it takes, on a device that is new: nothing is left of it, and the engine hears of none that could not be had. */
+/*
+ * A request over a new device, and the n-th call fails: nothing is left of it, and the engine hears
+ * of no endpoint that could not be made.
+ */
 START_TEST(test_r4_no_means)
 {
 	struct verbs_request h = hello(), wire;
@@ -466,7 +473,7 @@ int main(void)
 	TCase *t = world_case(s, "ib", world_ib);
 
 	tests(t);
-	tcase_add_loop_test(t, test_r13_r15_frame_first, 0, 6); /* on iWARP one comes with the other */
+	tcase_add_loop_test(t, test_r13_r15_frame_first, 0, 6); /* on iWARP the two come together */
 	tcase_add_loop_test(t, test_r13a_says_so_later, 0, 2);
 	tests(world_case(s, "iwarp", world_iwarp));
 	return suite_run(s);

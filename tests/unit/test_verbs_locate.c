@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_locate.c - which process of a node has a port: who asks (engine/transport/verbs/cm/port_query.c) and what is answered
- * (rendezvous.c): rows Q and L of docs/verbs-states.md, and A25.  Who holds the port where it is asked: test_verbs_role.c.
+ * test_verbs_locate.c - which process of a node has a port: the side that asks
+ * (engine/transport/verbs/cm/port_query.c) and the side that answers (rendezvous.c): rows Q and L
+ * of docs/verbs-states.md, and A25.  Which process listens at the port that is asked:
+ * test_verbs_role.c.
  */
 #include <stdio.h>
 #include <string.h>
@@ -221,8 +223,10 @@ START_TEST(test_q14_removed)
 }
 END_TEST
 
-/* Many at a time: each is answered once, and no more ids are open than can be answered. */
-/* Q14, D8: broken, which no id hears of.  Nobody waits for what cannot come any more, not even a request that cannot be taken back. */
+/*
+ * Q14, D8: the device is broken, which no id reports.  Nothing waits for an answer that cannot
+ * come, not even a request that cannot be taken back.
+ */
 START_TEST(test_q14_broken)
 {
 	asked(4711);
@@ -240,6 +244,7 @@ START_TEST(test_q14_broken)
 }
 END_TEST
 
+/* Many at a time: each is answered once, and no more ids are open than can be answered. */
 START_TEST(test_q3_many)
 {
 	unsigned i;
@@ -375,7 +380,10 @@ static struct reg_file *the_registry(void)
 	return f;
 }
 
-/* L11: somebody is in the middle of a change, as far as can be seen, and nobody can be let in to look.  Nobody shall believe that no one has it. */
+/*
+ * L11: the registry seems to be in the middle of a change, and its lock cannot be had for a look.
+ * The peer must not be told that no process has the port.
+ */
 START_TEST(test_l11_cannot_be_read)
 {
 	uint16_t at = _i ? verbs_cm.port : world.rendezvous;
@@ -396,7 +404,10 @@ START_TEST(test_l11_cannot_be_read)
 }
 END_TEST
 
-/* L12, L13: its carrier has left the socket, of which somebody may still have a descriptor; then nobody has. */
+/*
+ * L12, L13: the socket has no owner, and another process may still have a descriptor of it; then
+ * none has.
+ */
 START_TEST(test_l12_l13_nobodys)
 {
 	uint16_t at = _i ? verbs_cm.port : world.rendezvous;
@@ -422,7 +433,7 @@ struct other {
 	uint32_t slot;
 };
 
-/* Another process of this host, which has bound port 4001 and listens when it is told to, at 777. */
+/* Another process of this host.  It has bound port 4001, and listens at 777 when it is told to. */
 static void other_process(int from, int to)
 {
 	struct in6_addr ip = v4(US);
@@ -451,8 +462,10 @@ START_TEST(test_l2_to_l8_another_process)
 	struct other o;
 
 	child_hear(&child, &o, sizeof(o));
-	ck_assert_int_eq(ask(VERBS_CONNECT, 0, &o.id, world.rendezvous).status, VERBS_AGAIN);	 /* L3 */
-	ck_assert_int_eq(ask(VERBS_LOCATE, 4001, NULL, world.rendezvous).status, VERBS_AGAIN); /* L7 */
+	/* L3 */
+	ck_assert_int_eq(ask(VERBS_CONNECT, 0, &o.id, world.rendezvous).status, VERBS_AGAIN);
+	/* L7 */
+	ck_assert_int_eq(ask(VERBS_LOCATE, 4001, NULL, world.rendezvous).status, VERBS_AGAIN);
 	child_tell(&child);
 	child_hear(&child, &o, sizeof(o));
 	a = ask(VERBS_CONNECT, 0, &o.id, world.rendezvous); /* L2 */
@@ -464,9 +477,12 @@ START_TEST(test_l2_to_l8_another_process)
 	ck_assert_uint_eq(a.listener, 777);
 	child_end(&child, SIGKILL);
 	if (_i)
-		ck_assert_int_eq(ask(VERBS_CONNECT, 0, &o.id, world.rendezvous).status, VERBS_GONE); /* L4 */
-	ck_assert_int_eq(ask(VERBS_LOCATE, 4001, NULL, world.rendezvous).status, VERBS_NO_PORT);     /* L8 */
-	ck_assert_int_eq(ask(VERBS_CONNECT, 0, &o.id, world.rendezvous).status, VERBS_GONE);	       /* L5 */
+		/* L4 */
+		ck_assert_int_eq(ask(VERBS_CONNECT, 0, &o.id, world.rendezvous).status, VERBS_GONE);
+	/* L8 */
+	ck_assert_int_eq(ask(VERBS_LOCATE, 4001, NULL, world.rendezvous).status, VERBS_NO_PORT);
+	/* L5 */
+	ck_assert_int_eq(ask(VERBS_CONNECT, 0, &o.id, world.rendezvous).status, VERBS_GONE);
 	ck_assert_uint_eq(world.accepts, 0);
 }
 END_TEST

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_number.c - frames are numbered (post_list.h, completion.c), so that one which a device has lost or given twice ends the connection, and what the
- * peer has not been told of comes over the next one.
+ * test_verbs_number.c - frames are numbered (post_list.h, completion.c).  A frame that a device has
+ * lost or delivered twice ends the connection, and what the peer has not been told comes over the
+ * next one.
  */
 #include <endian.h>
 #include <string.h>
@@ -106,7 +107,10 @@ static void ended_after(unsigned n)
 	ck_assert_ptr_null(verbs_eps.all);
 }
 
-/* Nothing is taken behind what made no sense, also where the connection was broken already: the message in it would be lost. */
+/*
+ * Behind a frame with a protocol error nothing is taken, even if the connection was broken already:
+ * otherwise the message in that frame would be lost.
+ */
 START_TEST(test_nonsense_when_broken)
 {
 	comes(1, 1, 10, 10);

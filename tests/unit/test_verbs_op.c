@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_op.c - operations that the device carries out (engine/transport/verbs/ep/rdma.c), and the memory that it reaches for them (dev/mr.c).
+ * test_verbs_op.c - operations that the device carries out (engine/transport/verbs/ep/rdma.c), and
+ * the memory that they reach (dev/mr.c).
  *
- * a does something to b's memory; both are ours, on a device each.
+ * a reads and writes b's memory.  Both are in this process, on a device each.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -166,7 +167,10 @@ START_TEST(test_over_with_its_message)
 }
 END_TEST
 
-/* No work request is spent on a quiet one, nor a completion; it is over when its message is acknowledged, or with others. */
+/*
+ * A quiet operation costs no further work request and no completion.  It is over when its message
+ * is acknowledged, or together with others.
+ */
 START_TEST(test_quiet)
 {
 	struct verbs_ep *ep = world_ep(a);
@@ -217,8 +221,11 @@ START_TEST(test_quiet_for_long)
 }
 END_TEST
 
-/* Its sender sends runs of messages, so all but the first are held: operations go past them, and small ones wait for
- * them; the message of a large one is not held. */
+/*
+ * Lets the endpoint learn that its sender sends runs of messages, so that all but the first are
+ * held.  Operations overtake held messages, and small operations wait until these go.  The message
+ * of a large operation is not held.
+ */
 static void learn_runs(void)
 {
 	unsigned i, j;
@@ -305,7 +312,10 @@ START_TEST(test_over_when_there)
 }
 END_TEST
 
-/* ... and not what comes back, or is complete, of what was posted behind that: siw does not wait for answers. */
+/*
+ * ... and a completion or an answer of something that was posted behind it does not say so: siw
+ * does not wait for answers.
+ */
 START_TEST(test_answer_is_late)
 {
 	struct verbs_ep *ep = world_ep(a);
@@ -405,7 +415,8 @@ START_TEST(test_read_and_message)
 	verbs_ep_fence(a->ep);
 	ck_assert_int_eq(world_send(a, 64, 0), 0);
 	ck_assert_int_eq(world_send(a, 64, 0), 0);
-	ck_assert(!(world_ep(a)->wr[0].send_flags & IBV_SEND_FENCE)); /* the last chain was the second message alone */
+	/* the last chain was the second message alone */
+	ck_assert(!(world_ep(a)->wr[0].send_flags & IBV_SEND_FENCE));
 	rx_lock();
 	verbs_rdma_acked(world_ep(a), 1);
 	rx_unlock();
@@ -488,7 +499,10 @@ END_TEST
 
 /* ---- what goes wrong ---- */
 
-/* It has failed; of those before and behind, whose message is lost, nobody says anything: the endpoint is down. */
+/*
+ * One operation has failed.  Of those before and behind it, whose message is lost, nothing is
+ * reported: the endpoint is down.
+ */
 START_TEST(test_not_reached)
 {
 	ck_assert_int_eq(post(1, 0, 100), 0);
@@ -584,7 +598,10 @@ START_TEST(test_iwarp_broken)
 }
 END_TEST
 
-/* What was flushed counts as completed, but not as done: not even if an acknowledgement of something else is found afterwards. */
+/*
+ * A flushed operation counts as completed, but not as done, even if an acknowledgement of something
+ * else is found afterwards.
+ */
 START_TEST(test_flushed_then_acked)
 {
 	static const enum ibv_wc_status how[] = {IBV_WC_WR_FLUSH_ERR, IBV_WC_RETRY_EXC_ERR};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_recv.c - what arrives (engine/transport/verbs/ep/recv.c): hostile frames, messages that find no memory, buffers that stay
- * with the engine, completions of what is no more, acknowledgements.
+ * test_verbs_recv.c - what arrives (engine/transport/verbs/ep/recv.c): hostile frames, messages
+ * that find no memory, buffers that stay with the engine, completions of queue pairs that are gone,
+ * acknowledgements.
  */
 #include <endian.h>
 #include <poll.h>
@@ -151,7 +152,10 @@ START_TEST(test_odd_acks)
 }
 END_TEST
 
-/* One of what was never sent breaks the connection, and frees none of the memory that is needed to send it all again. */
+/*
+ * The acknowledgement of a message that was never sent breaks the connection.  It frees no memory:
+ * all of it is needed to send again.
+ */
 START_TEST(test_lying_acks)
 {
 	ck_assert_int_eq(world_send(c, 100, 0), 0);
@@ -294,7 +298,10 @@ START_TEST(test_half_stays)
 }
 END_TEST
 
-/* What has come back is posted by a look that finds nothing, or with the one that makes it an eighth of all. */
+/*
+ * Buffers that have come back are posted by a look that finds nothing, or when they are an eighth
+ * of all buffers.
+ */
 START_TEST(test_posted_later)
 {
 	struct rds_hdr h = {.len = 10, .sport = 1, .dport = 2};
@@ -324,7 +331,10 @@ START_TEST(test_posted_later)
 }
 END_TEST
 
-/* No buffer could be posted: tried again, from a timer if need be; of a list that fails half-way nothing is lost. */
+/*
+ * No buffer can be posted: it is tried again, from a timer if need be.  If a list fails half-way,
+ * none of it is lost.
+ */
 START_TEST(test_starved)
 {
 	struct ibv_wc wc;
@@ -373,7 +383,10 @@ static void attention(enum rds_attention who)
 	rx_unlock();
 }
 
-/* How many frames the peer has got that say no more than that, and up to which message all of them acknowledge. */
+/*
+ * The number of frames that bring the peer an acknowledgement and nothing else; upto: the last
+ * message that they acknowledge.
+ */
 static unsigned acks(uint64_t *upto)
 {
 	unsigned n = 0;
@@ -401,7 +414,10 @@ static void sent(uint64_t from, uint64_t to, size_t len)
 	world_run();
 }
 
-/* They run low while the program is expected back: the helper is woken, and is told the next time, but not all the time. */
+/*
+ * Buffers run low while the program is expected back.  The device's event wakes the helper, each
+ * time they run low, but only once in a while.
+ */
 START_TEST(test_low)
 {
 	struct verbs_dev *dev = world_dev();
@@ -513,7 +529,10 @@ static void asks(uint64_t *seq)
 	ck_assert_uint_eq(acks(&upto), 1);
 }
 
-/* For every 64 KiB; 128, and 256, when it is not asked for; never again as many as when it was, or not for long. */
+/*
+ * An acknowledgement for every 64 KiB; for 128 and then 256 KiB if the peer does not ask.  Never
+ * again for as many bytes as when it asked, or not for long.
+ */
 START_TEST(test_ack_of_bytes)
 {
 	uint64_t seq = 0;

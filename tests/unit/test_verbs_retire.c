@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_retire.c - ids that the kernel does not let go (engine/transport/verbs/cm/destroy_thread.c): the helper does not wait for them, and neither
- * do others.
+ * test_verbs_retire.c - ids that the kernel does not let go
+ * (engine/transport/verbs/cm/destroy_thread.c): neither the helper nor another endpoint waits for
+ * them.
  */
 #include "tests/mock/world.h"
 
@@ -39,7 +40,8 @@ START_TEST(test_others_go_on)
 	mock_destroy_hang(1);
 	come_and_go(&world.conn[0]);
 	ck_assert_uint_eq(mock_destroys_hanging(), 1);
-	ck_assert_uint_eq(atomic_load(&rds_helper_fork_waits), 0); /* it need not, for one that is kept */
+	/* a fork need not wait for an id that the kernel keeps */
+	ck_assert_uint_eq(atomic_load(&rds_helper_fork_waits), 0);
 	come_and_go(&world.conn[1]);
 	ck_assert_uint_eq(mock_count(MOCK_ID), ids + 1);
 	come_and_go(&world.conn[2]);
@@ -95,7 +97,8 @@ START_TEST(test_late_event)
 	world_close(&world.conn[0]);
 	while (!mock_destroys_hanging())
 		world_pass(MS);
-	ck_assert_uint_eq(atomic_load(&rds_helper_fork_waits), 1); /* as long as it may be an instant */
+	/* a fork waits while the call may be over in an instant */
+	ck_assert_uint_eq(atomic_load(&rds_helper_fork_waits), 1);
 	world_pass(3000 * MS);
 	ck_assert_uint_eq(atomic_load(&rds_helper_fork_waits), 0);
 	ck_assert_ptr_null(cm->context);

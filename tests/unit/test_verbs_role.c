@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_role.c - which process of a node listens at its rendezvous port (engine/transport/verbs/cm/rendezvous.c): rows N and E11 of
- * docs/verbs-states.md.
+ * test_verbs_role.c - which process of a node listens at its rendezvous port
+ * (engine/transport/verbs/cm/rendezvous.c): rows N and E11 of docs/verbs-states.md.
  *
- * The mock's ports are this process's.  Where another process holds the role, a child has its AF_UNIX address, which the kernel takes
- * from it when it ends, and a peer on our host has the port, which the test takes from it.
+ * The mock's ports are this process's.  Where another process holds the role, a child has its
+ * AF_UNIX address, which the kernel frees when the child ends; a peer on our host has the port,
+ * which the test takes from it.
  */
 #include <limits.h>
 #include <sys/socket.h>
@@ -90,7 +91,10 @@ static void address_is_free(int sig)
 
 /* ---- what we are ---- */
 
-/* The port is ours: what is asked there gets an answer of the library. Nobody else may have it now. */
+/*
+ * The port is ours: a request there gets an answer of the library.  No other process may have it
+ * now.
+ */
 static bool at_the_port(void)
 {
 	const struct rdma_cm_event *ev;
@@ -266,7 +270,10 @@ static void take_it_full(int from, int to)
 	child_wait(from);
 }
 
-/* N4a: more wait than the holder's address takes.  It is one of ours all the same; and when it ends, we are not much later than the others. */
+/*
+ * N4a: more processes wait than the address of the holder can queue.  The holder is a process of
+ * this library all the same.  When it ends, we notice it not much later than the others.
+ */
 START_TEST(test_n4a_too_many_wait)
 {
 	char ready;
@@ -383,8 +390,9 @@ static void come_up(struct world_conn *c, const struct neighbour *n)
 }
 
 /*
- * N8: a process of this host has ended, and it may have been the holder: no wait for the next look.  A25 with an attempt, E11 with what is
- * up; whatever says so first, here the peer's device.
+ * N8: a process of this host has ended, and it may have been the holder: the next look does not
+ * wait.  What tells of the end may be a failed attempt (A25) or a connection that was up (E11);
+ * here the peer's device tells first.
  */
 START_TEST(test_n8_e11_a_neighbour_ends)
 {

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_room.c - the completion queue that the endpoints of a device share (engine/transport/verbs/dev/device.c): whatever they have under way,
- * it holds all of it, should all come back at once and nobody look, and how deep their own queues are.  The mock has a fault when one overflows.
+ * test_verbs_room.c - the completion queue that the endpoints of a device share
+ * (engine/transport/verbs/dev/device.c).  It holds all that they have under way, even if all of it
+ * comes back at once while nobody looks.  And how deep their own queues are.  The mock fails the
+ * test if a queue overflows.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +31,10 @@ static void setup_iwarp(void)
 	setup(MOCK_IWARP, 320);
 }
 
-/* To a peer of its own, which gives many credits and takes nothing.  False: it did not come to be asked. */
+/*
+ * Connects to a peer of its own, which gives many credits and takes nothing.  False: the attempt
+ * failed before the peer was asked.
+ */
 static bool join(unsigned i)
 {
 	struct rds_procid them = world_peer_id();
@@ -79,7 +84,10 @@ static void end(void)
 	world_end();
 }
 
-/* The peers are out of reach for too long, or the device goes: nobody looks before all has come back. */
+/*
+ * The peers are out of reach for too long, or the device goes.  Nobody looks before all has come
+ * back.
+ */
 static void break_all(unsigned n, bool device)
 {
 	unsigned i;
@@ -103,7 +111,7 @@ static unsigned devices(void)
 	return n;
 }
 
-/* Each has all that it may have under way before the next one comes, of which it does not know then. */
+/* Each endpoint has all under way that it may have before the next one is made. */
 START_TEST(test_more_and_more)
 {
 	unsigned i;
@@ -116,7 +124,10 @@ START_TEST(test_more_and_more)
 }
 END_TEST
 
-/* Idle ones: what all of them might have is what counts.  For more than the queue has room for, the device is opened once more. */
+/*
+ * Idle endpoints count with all that they might have under way.  If the queue has no room for that,
+ * the device is opened once more.
+ */
 START_TEST(test_once_more)
 {
 	unsigned i;
@@ -135,7 +146,10 @@ static void setup_small(void)
 	setup(MOCK_IB, 150);
 }
 
-/* ... and when there is no memory for that, they are refused, not the others; who has gone makes room for another. */
+/*
+ * ... and without memory for that, new endpoints are refused, and the others stay.  One that ends
+ * makes room for another.
+ */
 START_TEST(test_no_more)
 {
 	unsigned i;
@@ -163,7 +177,10 @@ static void setup_usual(void)
 	setup(MOCK_IB, 1 << 15);
 }
 
-/* Made as one of many, a queue pair is not deep, and is not given more than it holds when the others have gone. */
+/*
+ * A queue pair that was made as one of many is not deep.  When the others have gone it gets no more
+ * than it holds.
+ */
 START_TEST(test_one_of_many)
 {
 	struct verbs_dev *dev = world_dev();
@@ -225,7 +242,10 @@ static void setup_few(void)
 	world_begin(MOCK_IWARP);
 }
 
-/* Room for fewer than make sense: as many of both sizes as there is room for, and none beside the table of them. */
+/*
+ * The completion queue has room for fewer buffers than make sense: there are as many of both sizes
+ * as fit, and the table of buffers holds them all.
+ */
 START_TEST(test_two_sizes)
 {
 	const struct verbs_dev *dev;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_send.c - messages on their way out (engine/transport/verbs/ep/send.c), and everything that a device can refuse or fail.
+ * test_verbs_send.c - messages on their way out (engine/transport/verbs/ep/send.c), and everything
+ * that a device can refuse or fail.
  */
 #include <endian.h>
 #include <stdlib.h>
@@ -74,7 +75,10 @@ END_TEST
 
 /* ---- room ---- */
 
-/* Taken until the queue is full; who waits is told when something has left it, and everything comes in order. */
+/*
+ * Messages are taken until the queue is full.  A sender that waits is told when something has left
+ * it.  All messages come in order.
+ */
 START_TEST(test_send_queue_full)
 {
 	unsigned total = 0, full = 0;
@@ -144,7 +148,8 @@ static void peer_eats(void)
 		if (wc.opcode == IBV_WC_RECV)
 			peer_post(&world.peer, 1);
 	while (counted() && verbs_credit_count(world_ep(a)) < 100) {
-		world_peer_frame(&(struct rds_hdr){.credit = 0xf0}, NULL, 0); /* fifteen large ones */
+		/* fifteen large ones */
+		world_peer_frame(&(struct rds_hdr){.credit = 0xf0}, NULL, 0);
 		world_run();
 	}
 	world_run();
@@ -161,7 +166,10 @@ static unsigned fill_memory(struct world_conn *c)
 	return taken;
 }
 
-/* The memory for what is not acknowledged is bounded: who waits is told when acknowledgements come. */
+/*
+ * Memory for unacknowledged messages is bounded.  A sender that waits is told when acknowledgements
+ * come.
+ */
 START_TEST(test_memory_full)
 {
 	world_join(a, 60, 250);
@@ -177,7 +185,10 @@ START_TEST(test_memory_full)
 }
 END_TEST
 
-/* It is the device's: who waits for what another connection has is told when that gets it back, or is closed. */
+/*
+ * The memory is the device's.  A sender that waits for memory of another connection is told when
+ * that one gives it back, or is closed.
+ */
 START_TEST(test_memory_full_of_others)
 {
 	world_join(a, 60, 250);
@@ -240,7 +251,8 @@ START_TEST(test_memory_of_the_unacknowledged)
 	}
 	ck_assert_uint_eq(asked, 1);
 	second_has_all();
-	ck_assert_int_eq(world_send(a, 65536, 0), -EAGAIN); /* whoever waits tries again and again */
+	/* a sender that waits tries again and again */
+	ck_assert_int_eq(world_send(a, 65536, 0), -EAGAIN);
 	world_pass(100 * MS);
 	ck_assert_uint_eq(world_ep(b)->out_count, 0);
 	ck_assert_int_eq(world_send(a, 5000, 0), 0);
@@ -248,7 +260,10 @@ START_TEST(test_memory_of_the_unacknowledged)
 }
 END_TEST
 
-/* A congestion map is not acknowledged: its block comes back when it has gone, whatever else has or has not. */
+/*
+ * A congestion map is not acknowledged.  Its block comes back when the map has been sent, whatever
+ * else has or has not.
+ */
 START_TEST(test_memory_of_a_map)
 {
 	struct rds_hdr hdr = {.len = RDS_CONG_MAP_BYTES, .flags = RDS_FLAG_CONG_BITMAP};
@@ -267,7 +282,10 @@ START_TEST(test_memory_of_a_map)
 }
 END_TEST
 
-/* A peer that acknowledges what it has not got: its bytes stay all the same, a device is still to read them. */
+/*
+ * The peer acknowledges messages that it has not received.  Their bytes stay all the same: the
+ * device has yet to read them.
+ */
 START_TEST(test_memory_stays_until_sent)
 {
 	const unsigned char *frame;
@@ -323,7 +341,10 @@ START_TEST(test_ack_required)
 }
 END_TEST
 
-/* What the peer has asked for finds no place in the queue, and nothing else is sent afterwards: it goes when there is one. */
+/*
+ * The peer has asked for an acknowledgement, the queue has no place for it, and nothing else is
+ * sent afterwards.  It goes when there is a place.
+ */
 START_TEST(test_ack_waits_for_place)
 {
 	struct world_conn *const c = &world.conn[0];
@@ -421,7 +442,10 @@ START_TEST(test_post_of_ack_fails)
 }
 END_TEST
 
-/* Without inline, what is said without a message needs memory of its own; messages wait for their acknowledgement as ever. */
+/*
+ * Without inline, a frame without a message needs memory of its own.  Messages wait for their
+ * acknowledgement as always.
+ */
 START_TEST(test_no_inline)
 {
 	unsigned i;
@@ -441,7 +465,10 @@ START_TEST(test_no_inline)
 }
 END_TEST
 
-/* ... which there is when messages have taken all that they may: two sides that have would wait for each other's acknowledgement for ever. */
+/*
+ * ... and that memory is there when messages have taken all that they may.  Otherwise two sides in
+ * this state would wait for each other's acknowledgement for ever.
+ */
 START_TEST(test_no_inline_memory_full)
 {
 	world.ours->grant_inline = world.ours2->grant_inline = 0;
@@ -474,7 +501,10 @@ START_TEST(test_memlock)
 	ck_assert_int_eq(setrlimit(RLIMIT_MEMLOCK, &l), 0);
 	world_listen();
 	ck_assert_int_eq(world_send(a, 100, 0), 0);
-	/* Nor is it said where it is not true, as of a device that has just gone: then it would not be said any more when it is. */
+	/*
+	 * The log must not name locked memory for another cause, such as a device that has just
+	 * gone: the line comes once only, and would be missing later.
+	 */
 	mock_fail_from(MOCK_ibv_reg_mr, 1, EIO);
 	ck_assert_int_lt(world_send(a, 1000000, 0), 0);
 	mock_fail(MOCK_ibv_reg_mr, 0, 0);
@@ -492,7 +522,10 @@ START_TEST(test_memlock)
 }
 END_TEST
 
-/* Who cannot have memory while nobody owes an acknowledgement is told so, or hears when it is there: never left waiting. */
+/*
+ * A sender that gets no memory while no acknowledgement is owed is told so, or is told when there
+ * is memory.  It never waits for ever.
+ */
 START_TEST(test_memlock_and_nothing_in_flight)
 {
 	int err;
@@ -514,7 +547,10 @@ START_TEST(test_memlock_and_nothing_in_flight)
 }
 END_TEST
 
-/* A thousand connections begin with a map each, and then none has any: of the memory for them one chunk is kept. */
+/*
+ * A thousand connections begin with a map each.  When all maps are sent, one chunk of the memory
+ * for them is kept.
+ */
 START_TEST(test_maps_shed)
 {
 	struct verbs_arena *arena;
@@ -597,12 +633,14 @@ int main(void)
 
 	setenv("RDS_PRELOAD_VERBS_MEMORY", "4M", 1);
 	t = world_case(s, "ib", world_ib);
-	tcase_add_test(t, test_ack_waits_for_place); /* where credits are counted, they run out before */
+	/* where credits are counted, they run out before */
+	tcase_add_test(t, test_ack_waits_for_place);
 	tests(t);
 	tcase_add_test(t, test_memory_of_the_unsignaled);
 	tcase_add_test(t, test_memory_of_the_unacknowledged);
 	tcase_add_test(t, test_memory_of_a_map);
-	tcase_add_test(t, test_memory_stays_until_sent); /* iWARP's devices have read them long ago */
+	/* iWARP's devices have read them long ago */
+	tcase_add_test(t, test_memory_stays_until_sent);
 	tests(world_case(s, "iwarp", world_iwarp));
 	return suite_run(s);
 }

@@ -47,7 +47,7 @@ struct fault_ep {
 	 */
 	pthread_mutex_t lock;
 	struct fault_msg *copies, **copies_tail; /* not acknowledged yet */
-	struct fault_msg *waiting;		 /* the first copy that the inner transport has not got yet */
+	struct fault_msg *waiting; /* the first copy that the inner transport has not got yet */
 	bool holding;
 	_Atomic bool swallow, broken;
 	struct rds_timer breaks, late, room;
