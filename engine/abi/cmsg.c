@@ -34,7 +34,7 @@ void rds_cmsg_in_init(struct rds_cmsg_in *c, const struct msghdr *msg)
 	c->end = c->at ? c->at + msg->msg_controllen : NULL;
 }
 
-int rds_cmsg_in_next(struct rds_cmsg_in *c)
+static int cmsg_in_step(struct rds_cmsg_in *c)
 {
 	size_t left = (size_t)(c->end - c->at), step;
 
@@ -52,9 +52,14 @@ int rds_cmsg_in_next(struct rds_cmsg_in *c)
 	return 1;
 }
 
-bool rds_cmsg_in_is_rds(const struct rds_cmsg_in *c)
+int rds_cmsg_in_next(struct rds_cmsg_in *c)
 {
-	return rds_abi_level_is_rds(c->hdr.cmsg_level);
+	int ret;
+
+	do
+		ret = cmsg_in_step(c);
+	while (ret > 0 && !rds_abi_level_is_rds(c->hdr.cmsg_level));
+	return ret;
 }
 
 bool rds_cmsg_in_copy(const struct rds_cmsg_in *c, void *to, size_t n)
@@ -149,8 +154,6 @@ int rds_cmsg_scan(const struct msghdr *msg, struct rds_cmsg_summary *out)
 	memset(out, 0, sizeof(*out));
 	rds_cmsg_in_init(&c, msg);
 	while ((ret = rds_cmsg_in_next(&c)) > 0) {
-		if (!rds_cmsg_in_is_rds(&c))
-			continue;
 		out->level = c.hdr.cmsg_level;
 		if (c.hdr.cmsg_type != RDS_CMSG_RDMA_ARGS)
 			continue;
@@ -184,11 +187,8 @@ int rds_cmsg_check(const struct msghdr *msg, int flags, size_t payload, struct r
 	out->present = 0;
 	rds_cmsg_in_init(&c, msg);
 	while ((ret = rds_cmsg_in_next(&c)) > 0) {
-		unsigned kind;
+		unsigned kind = rds_cmsg_kind(c.hdr.cmsg_type);
 
-		if (!rds_cmsg_in_is_rds(&c))
-			continue;
-		kind = rds_cmsg_kind(c.hdr.cmsg_type);
 		if (!kind)
 			return -EINVAL;
 		out->present |= kind;
@@ -270,8 +270,6 @@ int rds_cmsg_refuse(const struct msghdr *msg)
 
 	rds_cmsg_in_init(&c, msg);
 	while ((ret = rds_cmsg_in_next(&c)) > 0) {
-		if (!rds_cmsg_in_is_rds(&c))
-			continue;
 		switch (rds_cmsg_kind(c.hdr.cmsg_type)) {
 		case RDS_HAS_ARGS:
 			ret = cmsg_refuse_args(&c, &args);

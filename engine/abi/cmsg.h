@@ -24,7 +24,7 @@ enum rds_cmsg_kind {
 	RDS_NAMES_MEMORY = RDS_HAS_ARGS | RDS_HAS_ATOMIC | RDS_HAS_MAP,
 };
 
-/* The walk. */
+/* The walk over the headers of RDS's level; others are checked and passed over. */
 struct rds_cmsg_in {
 	const unsigned char *at, *end;
 	const unsigned char *body; /* in the program's memory */
@@ -34,7 +34,6 @@ struct rds_cmsg_in {
 void rds_cmsg_in_init(struct rds_cmsg_in *c, const struct msghdr *msg);
 /* 1 the next header is in *c, 0 no more, -EINVAL its length is impossible. */
 int rds_cmsg_in_next(struct rds_cmsg_in *c);
-bool rds_cmsg_in_is_rds(const struct rds_cmsg_in *c);
 /* Copies the first n bytes of the body.  False: the body is shorter. */
 bool rds_cmsg_in_copy(const struct rds_cmsg_in *c, void *to, size_t n);
 unsigned rds_cmsg_kind(int type); /* RDS_HAS_*; 0: no type that a program may send */

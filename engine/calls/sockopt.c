@@ -87,6 +87,16 @@ static int set_cancel_sent_to(struct rds_sock *sk, const void *val, int len)
 
 /* ---- memory regions ---- */
 
+static int opt_args_copy(void *args, size_t size, const void *val, int len)
+{
+	if (len != (int)size)
+		return -EINVAL;
+	if (rds_user_readable(val, size) < 0)
+		return -EFAULT;
+	memcpy(args, val, size);
+	return 0;
+}
+
 static int opt_may_register_mr(struct rds_sock *sk)
 {
 	if (!rds_sock_bound(sk))
@@ -98,13 +108,10 @@ static int set_get_mr(struct rds_sock *sk, const void *val, int len)
 {
 	struct rds_get_mr_args args;
 	uint64_t cookie;
-	int err;
+	int err = opt_args_copy(&args, sizeof(args), val, len);
 
-	if (len != (int)sizeof(args))
-		return -EINVAL;
-	if (rds_user_readable(val, sizeof(args)) < 0)
-		return -EFAULT;
-	memcpy(&args, val, sizeof(args));
+	if (err)
+		return err;
 	err = opt_may_register_mr(sk);
 	return err ? err : rds_mr_get_args(sk, &args, &cookie);
 }
@@ -115,13 +122,10 @@ static int set_get_mr_for_dest(struct rds_sock *sk, const void *val, int len)
 	struct rds_get_mr_for_dest_args args;
 	struct rds_mr_request req;
 	uint64_t cookie;
-	int err;
+	int err = opt_args_copy(&args, sizeof(args), val, len);
 
-	if (len != (int)sizeof(args))
-		return -EINVAL;
-	if (rds_user_readable(val, sizeof(args)) < 0)
-		return -EFAULT;
-	memcpy(&args, val, sizeof(args));
+	if (err)
+		return err;
 	rds_abi_mr_for_dest_decode(&args, &req);
 	err = opt_may_register_mr(sk);
 	return err ? err : rds_mr_get(sk, &req, &cookie);
@@ -146,12 +150,10 @@ static int set_get_mr_or_sndbuf(struct rds_sock *sk, const void *val, int len)
 static int set_free_mr(struct rds_sock *sk, const void *val, int len)
 {
 	struct rds_free_mr_args args;
+	int err = opt_args_copy(&args, sizeof(args), val, len);
 
-	if (len != (int)sizeof(args))
-		return -EINVAL;
-	if (rds_user_readable(val, sizeof(args)) < 0)
-		return -EFAULT;
-	memcpy(&args, val, sizeof(args));
+	if (err)
+		return err;
 	if (args.cookie)
 		return rds_mr_free(sk, args.cookie);
 	return rds_sock_bound(sk) && !atomic_load(&sk->no_rdma) ? 0 : -EINVAL;

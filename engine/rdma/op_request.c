@@ -248,8 +248,6 @@ int rds_rdma_parse(struct rds_sock *sk, const struct msghdr *msg, uint16_t dport
 	*out = (struct rds_rdma_send){0};
 	rds_cmsg_in_init(&c, msg);
 	while ((ret = rds_cmsg_in_next(&c)) > 0) {
-		if (!rds_cmsg_in_is_rds(&c))
-			continue;
 		switch (rds_cmsg_kind(c.hdr.cmsg_type)) {
 		case RDS_HAS_ARGS:
 			ret = request_parse_args(&p, &c);

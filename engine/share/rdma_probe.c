@@ -41,8 +41,7 @@ unsigned rds_share_rdma_kinds(const struct msghdr *msg)
 
 	rds_cmsg_in_init(&c, msg);
 	while (rds_cmsg_in_next(&c) > 0)
-		if (rds_cmsg_in_is_rds(&c))
-			kinds |= rds_cmsg_kind(c.hdr.cmsg_type);
+		kinds |= rds_cmsg_kind(c.hdr.cmsg_type);
 	return kinds;
 }
 
@@ -133,8 +132,6 @@ struct rds_share_probe rds_share_probe_message(const struct msghdr *msg)
 	rds_user_forget(); /* as for a region in rds_mr_get() */
 	rds_cmsg_in_init(&c, msg);
 	while (there && rds_cmsg_in_next(&c) > 0) {
-		if (!rds_cmsg_in_is_rds(&c))
-			continue;
 		switch (rds_cmsg_kind(c.hdr.cmsg_type)) {
 		case RDS_HAS_ARGS:
 			there = probe_args(&c);

@@ -96,12 +96,6 @@ void verbs_ack_flush(void)
 
 void verbs_ack_cancel(struct verbs_ep *ep)
 {
-	struct verbs_ep **p;
-
-	for (p = &verbs_eps.owing; *p; p = &(*p)->owing_next)
-		if (*p == ep) {
-			*p = ep->owing_next;
-			break;
-		}
+	VERBS_EP_UNLIST(verbs_eps.owing, ep, owing_next);
 	ep->owing = false;
 }

@@ -97,8 +97,7 @@ bool verbs_batch_may_wait(struct verbs_ep *ep)
 			atomic_store_explicit(&ep->run, 0, memory_order_relaxed);
 	}
 	verbs_batch_run_add(ep);
-	if (unlikely(atomic_load_explicit(&ep->unattended, memory_order_relaxed)) &&
-	    atomic_exchange(&ep->unattended, false))
+	if (verbs_ep_flag_take(&ep->unattended))
 		batch_mistaken(ep);
 	if (atomic_load_explicit(&ep->run, memory_order_relaxed) == 1 || ep->trust < TRUST)
 		return false;
@@ -160,13 +159,7 @@ static void batch_tick(struct rds_timer *tm)
 
 void verbs_batch_cancel(struct verbs_ep *ep)
 {
-	struct verbs_ep **p;
-
-	for (p = &verbs_eps.holding; *p; p = &(*p)->holding_next)
-		if (*p == ep) {
-			*p = ep->holding_next;
-			break;
-		}
+	VERBS_EP_UNLIST(verbs_eps.holding, ep, holding_next);
 	ep->holding = false;
 }
 

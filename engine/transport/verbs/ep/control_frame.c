@@ -155,14 +155,11 @@ void verbs_ep_push(struct rds_ep *rep)
 	verbs_wr_post_all(ep);
 	while (!control_send_due(ep) && !atomic_exchange(&ep->control_stuck, true))
 		; /* try again: a completion before control_stuck was set caused no push */
-	if (unlikely(atomic_load_explicit(&ep->probe_due, memory_order_relaxed)) &&
-	    atomic_exchange(&ep->probe_due, false))
+	if (verbs_ep_flag_take(&ep->probe_due))
 		verbs_control_probe(ep);
-	if (unlikely(atomic_load_explicit(&ep->urge_due, memory_order_relaxed)) &&
-	    atomic_exchange(&ep->urge_due, false))
+	if (verbs_ep_flag_take(&ep->urge_due))
 		control_urge(ep);
-	if (unlikely(atomic_load_explicit(&ep->signal_due, memory_order_relaxed)) &&
-	    atomic_exchange(&ep->signal_due, false))
+	if (verbs_ep_flag_take(&ep->signal_due))
 		control_free_memory(ep);
 }
 

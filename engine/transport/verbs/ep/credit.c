@@ -113,12 +113,9 @@ static const char *credit_granted(struct verbs_ep *ep, uint8_t told)
 		return "more credits than there can be";
 	rds_fence();
 	/* sends the rest of a message, or a control frame */
-	if (unlikely(atomic_load(&ep->backlog)) ||
-	    (unlikely(atomic_load_explicit(&ep->control_stuck, memory_order_relaxed)) &&
-	     atomic_exchange(&ep->control_stuck, false)))
+	if (unlikely(atomic_load(&ep->backlog)) || verbs_ep_flag_take(&ep->control_stuck))
 		ep->head.t->up->push_later(ep->head.conn);
-	if (unlikely(atomic_load_explicit(&ep->wants_room, memory_order_relaxed)) &&
-	    atomic_exchange(&ep->wants_room, false))
+	if (verbs_ep_flag_take(&ep->wants_room))
 		ep->head.t->up->writable(ep->head.conn);
 	return NULL;
 }
@@ -379,13 +376,8 @@ uint32_t verbs_credit_initial(struct verbs_dev *dev, struct verbs_ep *ep)
 
 void verbs_credit_end(struct verbs_ep *ep)
 {
-	struct verbs_ep **p;
-
-	for (p = &ep->dev->credit_wait; ep->credit_wait && *p; p = &(*p)->credit_wait_next)
-		if (*p == ep) {
-			*p = ep->credit_wait_next;
-			break;
-		}
+	if (ep->credit_wait)
+		VERBS_EP_UNLIST(ep->dev->credit_wait, ep, credit_wait_next);
 	ep->credit_wait = false;
 	verbs_credit_buf_unreserve(ep);
 }

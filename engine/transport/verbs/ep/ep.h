@@ -315,6 +315,28 @@ bool verbs_ep_dev_evacuate(const struct verbs_dev *dev);
 void verbs_ep_dev_qp_event(const struct verbs_dev *dev, enum ibv_event_type type, uint32_t qpn);
 void verbs_ep_dev_removed(const struct verbs_dev *dev);
 
+/* ---- what all parts use ---- */
+
+/*
+ * Clears the flag, which any thread may set.  True: it was set.  A flag that is not set costs a
+ * load only.
+ */
+static inline bool verbs_ep_flag_take(_Atomic bool *flag)
+{
+	return unlikely(atomic_load_explicit(flag, memory_order_relaxed)) && atomic_exchange(flag, false);
+}
+
+/* Takes ep out of a list of endpoints that are linked by their member `next`, if it is there. */
+#define VERBS_EP_UNLIST(head, ep, next)                                                                                \
+	do {                                                                                                           \
+		struct verbs_ep **at_ = &(head);                                                                       \
+                                                                                                                       \
+		while (*at_ && *at_ != (ep))                                                                           \
+			at_ = &(*at_)->next;                                                                           \
+		if (*at_)                                                                                              \
+			*at_ = (ep)->next;                                                                             \
+	} while (0)
+
 /* ---- life ---- */
 
 /* endpoint.c; helper */

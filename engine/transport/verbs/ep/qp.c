@@ -39,13 +39,7 @@ void verbs_ep_hash(struct verbs_ep *ep)
 
 void verbs_ep_unhash(struct verbs_ep *ep)
 {
-	struct verbs_ep **p;
-
-	for (p = &verbs_eps.by_qpn[qpn_bucket(ep->qpn)]; *p; p = &(*p)->qp_next)
-		if (*p == ep) {
-			*p = ep->qp_next;
-			return;
-		}
+	VERBS_EP_UNLIST(verbs_eps.by_qpn[qpn_bucket(ep->qpn)], ep, qp_next);
 }
 
 int verbs_qp_create(struct verbs_ep *ep)

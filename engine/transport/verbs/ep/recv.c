@@ -66,8 +66,7 @@ static bool recv_take_ack(struct verbs_ep *ep, uint64_t ack)
 	if (unlikely(atomic_load_explicit(&ep->op_count, memory_order_relaxed)))
 		verbs_rdma_acked(ep, ack);
 	rds_fence();
-	if (unlikely(atomic_load_explicit(&ep->wants_room, memory_order_relaxed)) &&
-	    atomic_exchange(&ep->wants_room, false))
+	if (verbs_ep_flag_take(&ep->wants_room))
 		ep->head.t->up->writable(ep->head.conn);
 	return true;
 }
@@ -410,14 +409,9 @@ bool verbs_recv_retry_all(void)
 
 void verbs_recv_drop(struct verbs_ep *ep)
 {
-	struct verbs_ep **p;
 	struct verbs_buf *buf;
 
-	for (p = &verbs_eps.waiting; *p; p = &(*p)->later_next)
-		if (*p == ep) {
-			*p = ep->later_next;
-			break;
-		}
+	VERBS_EP_UNLIST(verbs_eps.waiting, ep, later_next);
 	ep->later_queued = false;
 	verbs_ack_cancel(ep);
 	while ((buf = ep->later)) {

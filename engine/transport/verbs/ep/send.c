@@ -420,11 +420,9 @@ void verbs_send_completed(struct verbs_ep *ep, const struct ibv_wc *wc)
 		return;
 	rds_fence();
 	if (cong_map_completed(ep, (uint32_t)wc->wr_id) || unlikely(atomic_load(&ep->backlog)) ||
-	    (unlikely(atomic_load_explicit(&ep->control_stuck, memory_order_relaxed)) &&
-	     atomic_exchange(&ep->control_stuck, false)))
+	    verbs_ep_flag_take(&ep->control_stuck))
 		ep->head.t->up->push_later(ep->head.conn);
-	if (unlikely(atomic_load_explicit(&ep->wants_room, memory_order_relaxed)) &&
-	    atomic_exchange(&ep->wants_room, false))
+	if (verbs_ep_flag_take(&ep->wants_room))
 		ep->head.t->up->writable(ep->head.conn);
 }
 
