@@ -96,6 +96,25 @@ static inline bool sock_is_handed_off(const struct rds_sock *sk)
 	return atomic_load_explicit(&sk->handing_off, memory_order_relaxed);
 }
 
+/* Fills in what depends on the socket and the route. */
+static inline void send_address(struct send_call *c, const struct rds_sock_dst *d)
+{
+	struct rds_conn_outgoing *out = &c->out;
+	struct rds_sock *sk = c->sk;
+
+	out->to = d;
+	out->u.sk = sk;
+	out->u.len = out->hdr.len = (uint32_t)out->len;
+	out->u.sport = out->hdr.sport = sk->laddr.port;
+	out->u.dport = out->hdr.dport = c->dst.port;
+	if (unlikely(sk->owner_since))
+		out->hdr.flags = d->followed ? 0 : RDS_FLAG_NEW_OWNER;
+	if (unlikely(c->rdma.async)) {
+		out->u.report = RDS_REPORT_END;
+		out->u.async = c->rdma.async;
+	}
+}
+
 /* conn->tx held.  The connection is gone: AGAIN, the caller looks the destination up again. */
 static enum admit send_admit(struct send_call *c, struct rds_sock_dst *d, int *err)
 {
@@ -120,19 +139,8 @@ static enum admit send_admit(struct send_call *c, struct rds_sock_dst *d, int *e
 			return FULL;
 	}
 	rds_sock_snd_add(sk, out->len);
-	out->to = d;
-	out->u.sk = sk;
-	out->u.len = (uint32_t)out->len;
-	out->u.sport = out->hdr.sport = sk->laddr.port;
-	out->u.dport = out->hdr.dport = c->dst.port;
-	out->hdr.len = (uint32_t)out->len;
-	if (unlikely(sk->owner_since))
-		out->hdr.flags = d->followed ? 0 : RDS_FLAG_NEW_OWNER;
+	send_address(c, d);
 	with_ops = unlikely(c->rdma.ops);
-	if (unlikely(c->rdma.async)) {
-		out->u.report = RDS_REPORT_END;
-		out->u.async = c->rdma.async;
-	}
 	if (unlikely(c->impatient || conn->impatient)) {
 		conn->impatient = c->impatient || conn->queue;
 		out->may_wait &= !conn->impatient;
@@ -299,6 +307,19 @@ static short send_wait_event(enum admit why)
 }
 
 /*
+ * When such a wait ends, 0: never.  The kernel has no wait for room in a transport: it is short, and
+ * its end is no timeout for the program.
+ */
+static uint64_t send_wait_until(enum admit why, uint64_t timeo)
+{
+	uint64_t patience = rds_patience_ns(RDS_PATIENCE_ROOM);
+
+	if (why == NO_ROOM)
+		return os_now_ns() + (timeo < patience ? timeo : patience);
+	return why == FULL && timeo != RDS_NO_TIMEOUT ? os_now_ns() + timeo : 0;
+}
+
+/*
  * Waits until the message is sent (0, *a is SENT), the send fails, or it must wait for another
  * reason (0, *a is that reason).  Waiting for room in the transport saves a copy, but it must be
  * short: a program need not wait for a peer that does not read, as long as its own buffer has room.
@@ -309,7 +330,7 @@ static short send_wait_event(enum admit why)
 static __attribute__((noinline)) int wait_to_send(struct send_call *c, enum admit *ap)
 {
 	struct rds_sock *sk = c->sk;
-	uint64_t timeo = atomic_load(&sk->sndtimeo_ns), patience = rds_patience_ns(RDS_PATIENCE_ROOM), until = 0;
+	uint64_t timeo = atomic_load(&sk->sndtimeo_ns), until;
 	enum admit a = *ap, why = a;
 	struct rds_wait *w;
 	bool asked = false;
@@ -317,10 +338,7 @@ static __attribute__((noinline)) int wait_to_send(struct send_call *c, enum admi
 
 	if (a == FULL && timeo == 0)
 		return -ETIMEDOUT;
-	if (a == NO_ROOM) /* the kernel has no such wait, so no timeout applies to it */
-		until = os_now_ns() + (timeo < patience ? timeo : patience);
-	else if (a == FULL && timeo != RDS_NO_TIMEOUT)
-		until = os_now_ns() + timeo;
+	until = send_wait_until(a, timeo);
 	w = rds_wait_begin_one(sk, send_wait_event(a));
 	if (!w)
 		return -ENOMEM;
