@@ -108,7 +108,7 @@ static inline void test_stack(int sig)
 		pause();
 }
 
-/* Each thread that hangs will say where, if whoever watches the program asks. */
+/* Each thread that hangs will say where, if the program's watch asks. */
 static inline void test_shows_stacks(void)
 {
 	void *frame;
@@ -126,8 +126,8 @@ static inline unsigned test_seed(void)
 }
 
 /*
- * For alarm(): whoever watches a program has ended it long before; this is for a process that
- * nobody watches.
+ * For alarm(): the watch of a program ends it long before; this is for a process that is not
+ * watched.
  */
 static inline unsigned test_alarm(unsigned seconds)
 {

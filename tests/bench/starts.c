@@ -4,9 +4,9 @@
  * first message.
  *
  * A start is what "rds-ping" does: a program of its own with eight sockets, which sends a message
- * without bytes to port 0 of an address and waits for what comes back; whoever has RDS there
- * answers that.  The time is that of the starter, from before the fork to the answer.  A forked
- * process sends over a socket that its parent opened and still has.
+ * without bytes to port 0 of an address and waits for the answer.  The implementation of RDS at
+ * that address answers.  The time is measured in the process that starts it, from before the fork
+ * to the answer.  A forked process sends over a socket that its parent opened and still has.
  */
 #include "bench.h"
 

@@ -133,8 +133,8 @@ static void other_process(const char *how, int sig)
 }
 
 /*
- * in the last three there is nothing old: where other processes carry the sockets in turn (run
- * --apart), each has got a new one by then
+ * In the last three rounds the socket has no state from before: if other processes own the sockets
+ * in turn (run --apart), each has got a new one by then.
  */
 #define ROUNDS 13
 

@@ -16,8 +16,8 @@ static const char *bits(int fd, int events)
 }
 
 /*
- * The news of the congestion must be over before the refusal, or it wakes whoever waits for its
- * end.
+ * The congestion update must be over before the refusal.  Otherwise it wakes the thread that waits
+ * for the end of the congestion.
  */
 static long congest(void)
 {

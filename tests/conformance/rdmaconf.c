@@ -410,7 +410,7 @@ static void peer_main(void)
 	struct order o;
 
 	do {
-		alarm(test_alarm(60)); /* whoever gives the orders says no more */
+		alarm(test_alarm(60)); /* if the process that gives the orders is gone */
 		if (send(line, &a, sizeof(a), 0) < 0 || recv(line, &o, sizeof(o), 0) != sizeof(o))
 			_exit(1);
 		memset(&a, 0, sizeof(a));

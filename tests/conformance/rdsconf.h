@@ -194,9 +194,9 @@ extern bool conf_ib;
 extern int conf_transport;		/* RDS_TRANS_LOOP, RDS_TRANS_IB or RDS_TRANS_TCP */
 
 /*
- * Start and end of each program; the end returns the exit status.  Whoever runs it sees to it that
- * it ends (tests/watch): what it waits for comes, or it hangs.  Where nobody does, or there is
- * always somebody busy, it is late at last (slow.h).
+ * Start and end of each program; the end returns the exit status.  The runner sees to it that a
+ * program ends (tests/watch): what it waits for comes, or it hangs.  Without a runner, or if some
+ * process is always busy, the program is late at last (slow.h).
  */
 void conf_begin(int argc, char **argv);
 int conf_end(void);
@@ -237,8 +237,8 @@ int rds_socket(void);
 int rds_bound(void);
 int rds_bound_to(unsigned port);
 /*
- * The next socket is on one connection with the last one also where other processes carry them in
- * turn (run --apart).
+ * The next socket is on one connection with the last one, even if other processes own the sockets
+ * in turn (run --apart).
  */
 void rds_next_beside(void);
 void rds_bufs(int fd, int snd, int rcv);	/* RDS limits; 0 leaves one alone */

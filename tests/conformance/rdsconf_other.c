@@ -133,7 +133,7 @@ bool fork_other(struct other *other)
 	if (other->pid < 0)
 		conf_die("fork");
 	if (!other->pid)
-		alarm(test_alarm(60)); /* before whoever waits for it */
+		alarm(test_alarm(60)); /* earlier than the process that waits for it */
 	other->rd = other->pid ? back[0] : there[0];
 	other->wr = other->pid ? there[1] : back[1];
 	close(other->pid ? there[0] : back[0]);

@@ -98,7 +98,7 @@ static void several(int s, int d)
 	check("several-none-left", "-1 EAGAIN", "%s", rc(recv(d, &byte, 1, MSG_DONTWAIT)));
 }
 
-/* Bound while somebody sleeps in it: the sleeper gets what arrives. */
+/* The socket is bound while a thread sleeps in a receive on it: that thread gets what arrives. */
 static void bound_later(int s)
 {
 	struct name at = name_here(0);

@@ -166,8 +166,7 @@ static void alone(void)
 }
 
 /*
- * The child makes the socket and takes it through exec itself: the process that has carried it
- * becomes another program.
+ * The child makes the socket and takes it through exec itself: the owner becomes another program.
  */
 static void same_process(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * A socket that two processes have by fork is one socket: its names, options and flags are the same
- * in both, whoever made them, and it lives as long as one of them has it.
+ * in both, whichever has set them, and it lives as long as one of them has it.
  */
 #include "rdsconf.h"
 

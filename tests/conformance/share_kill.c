@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The process that made a socket is killed, and others have it: they go on as if nothing had
- * happened, whether they slept in a call, looked elsewhere, came to it by fork, exec or a
- * descriptor that was passed, or are killed in their turn; and if all of them are, nothing that was
- * sent to it comes to whoever has the port next.  All that is sent to it afterwards is there, once
- * and in order.  (What lay in its queue in that moment is a matter of the implementation, so
- * nothing does; and over RDMA devices less is promised.)
+ * The process that made a socket is killed, and others have the socket.  They go on as if nothing
+ * had happened: those that slept in a call, those that did something else, those that have the
+ * socket by fork, exec or a descriptor that was passed, and those that are killed in their turn.
+ * If all of them are killed, nothing that was sent to the socket comes to the next one with that
+ * port.  All that is sent to the socket afterwards arrives once and in order.  (What lies in its
+ * queue at that moment is a matter of the implementation, so nothing does; and over RDMA devices
+ * less is promised.)
  */
 #include "rdsconf.h"
 

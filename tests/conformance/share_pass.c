@@ -106,7 +106,10 @@ static void made_in_child(void)
 	close(fd);
 }
 
-/* A process that had others before it had a socket: whoever gets that one can use it at once. */
+/*
+ * A process forks others before it has a socket.  Each process that gets the socket can use it at
+ * once.
+ */
 static void made_after_a_fork(void)
 {
 	struct other other;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * poll, select and epoll in a process that has a socket of another one: they tell what is so,
- * whoever has made it so.
+ * poll, select and epoll in a process that has another process's socket: they report the true
+ * state, whichever process has caused it.
  */
 #include "rdsconf.h"
 

@@ -19,7 +19,7 @@ static void stranger(const struct other *other)
 	s = passed_fd(line[1], 0);
 	label(s, "s");
 	use_passed("stranger", fd, s);
-	/* s is here as well: the answer comes to whoever asks. */
+	/* s is open here as well: the answer comes to the process that reads */
 	answered(s, "stranger");
 	send_to(s, fd, "back", 4, 0);
 	close(fd);

@@ -322,7 +322,7 @@ static bool may_send(int fd, unsigned port, unsigned seed, unsigned n, bool noti
 
 /* ---- what may happen ---- */
 
-/* What has been told of a stream. */
+/* What the notifications of a stream have said. */
 struct heard {
 	unsigned arrived, dropped, first_dropped;
 	bool *of; /* those that have arrived */
@@ -392,7 +392,7 @@ static void asleep(int fd)
 	unsigned i;
 
 	for (i = 0; i < 20; i++) {
-		/* nothing is told of the others, if they arrive */
+		/* the others are not reported if they arrive */
 		bool notify = faults || i % 4 != 1;
 
 		check(numbered(fd, PORT + 1, 2, i, notify, 0) >= 0);
@@ -507,7 +507,7 @@ static void killed(int fd)
 	expect_nothing(fd);
 }
 
-/* Whoever reads is told, whoever has sent. */
+/* The process that reads gets the report, whichever process has sent. */
 static void shared(int fd)
 {
 	struct peer p = peer_start(PORT + 1, 5);

@@ -28,7 +28,7 @@ static int endpoint(unsigned port)
 	return fd;
 }
 
-/* Answers once; whoever dials has been served first then. */
+/* Answers once: a peer that connects has been served first by then. */
 static void service(int ready, bool drops)
 {
 	int fd = endpoint(PORT);

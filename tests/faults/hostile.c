@@ -8,8 +8,8 @@
  *
  *   - it overwrites ring memory and indices, rings bells of connections that do not exist, and
  *     sends malformed packets;
- *   - it keeps writing to the victim's inbox that the victim is awake, and clears the bells that
- *     others have rung;
+ *   - it keeps writing to the victim's wake-up page that the victim is awake, and clears the bells
+ *     that others have rung;
  *   - it requests more connections than it could need, and reads the answers late, or never;
  *   - it acknowledges messages that were never sent to it.
  *
@@ -191,7 +191,8 @@ static int full_pipe(void)
 static unsigned patience;
 
 /*
- * A control socket.  The victim's inbox comes with its HELLO, and the pipe that wakes its helper.
+ * A control socket.  With the victim's HELLO come its wake-up page and the pipe that wakes its
+ * helper.
  */
 static int join(pid_t pid, struct shm_inbox **inbox, int *kick)
 {
@@ -351,7 +352,7 @@ static void hear(int fd, struct shm_ctl_msg *msg)
 		fail("the victim hung up");
 }
 
-/* The answer to a CONNECT, past whatever else comes. */
+/* The answer to a CONNECT; other packets before it are skipped. */
 static int answer(int fd, uint64_t cookie)
 {
 	struct shm_ctl_msg msg;
@@ -541,7 +542,7 @@ static void one_liar(struct guest *g, unsigned i, uint64_t ack)
 		usleep(100);
 	check(!closed(g, i, 20)); /* so far all is well */
 	atomic_store(&rings->ctl[1].acked, ack);
-	do { /* whatever makes it look at that */
+	do { /* makes the victim look at that */
 		if (seq == 5000)
 			fail("%llu was acknowledged, and the victim does not mind", (unsigned long long)ack);
 		ping(g, rings, msg.bell, ++seq);
@@ -551,8 +552,8 @@ static void one_liar(struct guest *g, unsigned i, uint64_t ack)
 }
 
 /*
- * It acknowledges what was never sent: the whole number space, or just beyond whatever the victim
- * may send now.
+ * Acknowledges messages that were never sent: the whole number space, or just beyond what the
+ * victim may send now.
  */
 static void liar(pid_t pid)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * strict.c - a system that promises no memory that it does not have (vm.overcommit_memory=2), and
- * has promised all of it: whatever a call returns, nobody dies, and when there is memory again
+ * has promised all of it.  Calls may fail, but no process dies.  When there is memory again,
  * messages arrive.
  *
- *	strict start	two processes want their first socket then
- *	strict ring	they have one each, and send each other their first message then
- *	strict data	they have sent each other messages before, and go on
+ *         strict start    two processes want their first socket then
+ *         strict ring     they have one each, and send each other their first message then
+ *         strict data     they have sent each other messages before, and go on
  *
  * A plain PF_RDS program, for root in a guest: other processes get no memory meanwhile.
  * vm.user_reserve_kbytes has to be 0.

@@ -69,7 +69,7 @@ static bool readable(int fd, int ms)
 
 /* ---- the others ---- */
 
-/* Sends back whatever comes, the first byte of it. */
+/* Sends back the first byte of each message. */
 static void echo(uint32_t addr, unsigned port)
 {
 	int fd = rds_bound(addr, port);

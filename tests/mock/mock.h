@@ -164,8 +164,9 @@ struct mock_dev *mock_dev_add(const char *name, enum mock_mode mode, unsigned ho
 void mock_addr_add(struct mock_dev *dev, const char *ip);
 void mock_addr_del(const char *ip);
 /*
- * Pulled out: DEVICE_FATAL, DEVICE_REMOVAL for its ids, queue pairs in error (lose_flush says if
- * that shows), completion channels closed: whoever watches one is told so again and again.
+ * The device is pulled out: DEVICE_FATAL, DEVICE_REMOVAL for its ids, queue pairs in error
+ * (lose_flush says whether that shows), completion channels closed: a thread that watches one is
+ * told so again and again.
  */
 void mock_dev_remove(struct mock_dev *dev);
 void mock_async(struct mock_dev *dev, enum ibv_event_type type); /* of the port or the device */
@@ -185,8 +186,8 @@ unsigned mock_regs_hanging(void);
 bool mock_step(void); /* False: nothing was left to do */
 void mock_run(void);
 /*
- * So much time passes that whatever waits for an answer over a cut link, from a dead queue pair or
- * for a receive gives up.
+ * So much time passes that everything gives up that waits for an answer over a cut link, from a
+ * dead queue pair or for a receive.
  */
 void mock_timeout(void);
 /*
@@ -213,7 +214,7 @@ int mock_cm_find(enum rdma_cm_event_type type);
 bool mock_cm_drop(unsigned index); /* it never comes */
 /* It listens, and hears nothing any more, as far as TCP knows (siw). */
 void mock_cm_deafen(struct rdma_cm_id *listener);
-/* Would TCP say that somebody of that host listens there?  The address is a wildcard. */
+/* Would TCP say that a socket of that host listens there?  The address is a wildcard. */
 bool mock_cm_listens(unsigned host, const struct sockaddr *at);
 /* Out of nowhere, delivered at once. */
 void mock_cm_inject(struct rdma_cm_id *id, enum rdma_cm_event_type type, int status);

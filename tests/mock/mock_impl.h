@@ -27,7 +27,8 @@ struct mock_async {
 struct mock_ctx {
 	struct ibv_context ctx;
 	struct mock_dev *dev;
-	int async_out, async_in; /* the pipe, whatever the user does with its own number of it */
+	/* the pipe; the mock's own numbers, since the user may close or replace its own */
+	int async_out, async_in;
 	unsigned users;
 	TAILQ_HEAD(, mock_async) async;
 	TAILQ_ENTRY(mock_ctx) link;
@@ -56,7 +57,8 @@ struct mock_cq_event {
 
 struct mock_channel {
 	struct ibv_comp_channel ch;
-	int out; /* -1: the device is gone, which whoever watches it is told again and again */
+	/* -1: the device is gone, which a thread that watches it is told again and again */
+	int out;
 	TAILQ_ENTRY(mock_channel) link;
 	unsigned cqs;
 	TAILQ_HEAD(, mock_cq_event) events;

@@ -213,7 +213,10 @@ static bool step_wire(struct mock_qp *qp)
 	return true;
 }
 
-/* One thing: whoever has done something goes to the end, so that all take turns. */
+/*
+ * Carries out one step.  The queue pair that has done something goes to the end, so that all take
+ * turns.
+ */
 bool mock_step(void)
 {
 	MOCK_LOCK;

@@ -24,8 +24,8 @@ struct peer {
 	struct ibv_srq *srq;
 	struct ibv_mr *mr;
 	/*
-	 * world_conn.c, iWARP: our end of it, segments that it has sent, buffers that were lent to
-	 * it at first
+	 * world_conn.c, iWARP: our end of it, segments that it has sent, its credit buffers at
+	 * first
 	 */
 	void *conn;
 	uint32_t segments, lent;

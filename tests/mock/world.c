@@ -148,7 +148,7 @@ static uint32_t news_of(unsigned i)
 	struct pollfd p = {.fd = watched[i].fd, .events = POLLIN | POLLRDHUP};
 	uint32_t news, seen = watched[i].seen;
 
-	/* closed: the kernel forgets it, whoever has that number now */
+	/* closed: the kernel forgets it, even if another file has that number now */
 	if (ino_of(p.fd) != watched[i].ino) {
 		watched[i].ev = NULL;
 		return 0;
@@ -169,9 +169,9 @@ static bool is_of_device(const struct rds_helper_event *ev)
 }
 
 /*
- * As the helper does: all that there is is fetched, then one after the other is called, whatever
- * the others did.  A device's event is called although its descriptor is not watched any more: then
- * the device must still be there.
+ * As the helper does: all events are fetched, then one after the other is handled, whatever the
+ * handlers of the others did.  A device's event is handled although its descriptor is not watched
+ * any more: then the device must still be there.
  */
 static bool events_run(void)
 {

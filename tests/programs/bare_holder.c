@@ -75,8 +75,8 @@ static void sends_a_descriptor(int fd)
 }
 
 /*
- * It sees no RDS socket: whatever it does about that fails, and no byte is to be had: that
- * something can be read looks like the end of a file.
+ * A process without the library sees no RDS socket.  Whatever it calls fails, and it gets no byte:
+ * readable looks like the end of a file.
  */
 static void tries(int fd)
 {
@@ -128,8 +128,8 @@ static pid_t start_bare(int fd, int line)
 }
 
 /*
- * Who carries the socket is stopped, so it finds both at once: what comes from a call that was not
- * interposed, and behind it another process's.
+ * The owner of the socket is stopped.  So it finds two things at once: a packet from a call that
+ * was not interposed, and behind it the packet of another process.
  */
 static void deafens(void)
 {

@@ -25,9 +25,9 @@ struct note {
 };
 
 /*
- * Who is in a call on which slots (a bit each), and which slots hold no socket.  A call must not
- * begin on a number that is no socket when it begins and one when it sleeps: what becomes of it is
- * nobody's fault but the program's.
+ * Which threads are in a call on which slots (a bit each), and which slots hold no socket.  A call
+ * must not begin on a number that is no socket when it begins and is one when it sleeps: the
+ * outcome of that is the fault of the program alone.
  */
 enum { USERS = 5 };
 static _Atomic unsigned at[USERS];

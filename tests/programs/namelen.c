@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * namelen - as LTP's recvmsg03: two processes after a fork, both on 127.0.0.1; recvmsg must store
- * the exact length of the sender's address, whatever room it was given, and write no byte behind
+ * namelen - as LTP's recvmsg03: two processes after a fork, both on 127.0.0.1.  recvmsg must store
+ * the exact length of the sender's address for any room that it is given, and write no byte behind
  * that address.
  */
 #include "program.h"

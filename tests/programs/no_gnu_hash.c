@@ -6,5 +6,5 @@
 #include <link.h>
 
 #undef DT_GNU_HASH
-#define DT_GNU_HASH 0x60000fff /* nobody's */
+#define DT_GNU_HASH 0x60000fff /* belongs to no one */
 #include "preload/dlsym/dlsym.c"

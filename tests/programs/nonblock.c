@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * nonblock - O_NONBLOCK belongs to the open file: whoever sets or clears it, by whatever number and
- * call, the next receive obeys, and one that already waits goes on waiting.
+ * nonblock - O_NONBLOCK belongs to the open file.  When it is set or cleared, by any process,
+ * number or call, the next receive obeys, and one that already waits goes on waiting.
  */
 #include "program.h"
 

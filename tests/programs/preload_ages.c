@@ -59,7 +59,7 @@ static void older(uint64_t key)
 }
 
 /*
- * The key first, a token of 64 bits, and bytes behind it that mean nothing: only somebody of that
+ * The key first, a token of 64 bits, and bytes behind it that mean nothing: only a library of that
  * age could take them for more.
  */
 static void younger(void *arg)

@@ -617,10 +617,10 @@ int main(void)
 	else
 		out = bound(&out_at);
 	far_at = loopback(out_at.sin_port);
-	inet_pton(AF_INET, "198.51.100.1", &far_at.sin_addr); /* nobody's */
+	inet_pton(AF_INET, "198.51.100.1", &far_at.sin_addr); /* no host has that address */
 	all();
 
-	/* The same in a child, whose sockets this process carries. */
+	/* The same in a child, for sockets that this process owns. */
 	finished(start(holder, NULL));
 	before = descriptors();
 	finished(start(holder, NULL));

@@ -228,9 +228,9 @@ static int writable(int fd)
 }
 
 /*
- * Who stops as soon as his buffer is full is not told that he may go on, although no send has
- * failed, and is told when he may again.  (Where the network needs no process, as in the kernel, it
- * does not get full.)
+ * A sender that stops as soon as its buffer is full is not told that it may go on, although no send
+ * has failed; it is told when there is room again.  (If the network needs no process, as in the
+ * kernel, the buffer does not get full.)
  */
 static void filled(int by_name)
 {

@@ -154,8 +154,8 @@ static void churn(int fd)
 }
 
 /*
- * The child has the last copy of a socket that its parent has closed: it is still open, whatever
- * sockets the parent makes meanwhile, and goes with the child.
+ * The child has the last copy of a socket that its parent has closed.  The socket stays open, even
+ * if the parent makes others meanwhile, and ends with the child.
  */
 static void last_copy(void)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * preload_pin.c - who may not lock any memory opens no region (EPERM), and only who may not: the
- * kernel says whether that is so, by mlock().  Of a process that only holds the socket its own
- * right counts, and not that of the one that carries it.
+ * preload_pin.c - a process that may not lock any memory opens no region (EPERM), and only such a
+ * process: the kernel says by mlock() whether that is so.  For a borrower its own right counts, and
+ * not that of the socket's owner.
  */
 #include "program.h"
 
@@ -121,7 +121,7 @@ int main(void)
 	page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	check(page != MAP_FAILED);
 	fd = bound(&at);
-	finished(start(holder, NULL)); /* this one carries the socket, and may */
+	finished(start(holder, NULL)); /* this process owns the socket, and may */
 	holder(NULL);
 	limit(0);
 	check(opens() == EPERM);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * preload_reset - whose CAP_NET_ADMIN RDS_CONN_RESET looks at where a child of fork has its
- * parent's socket, which the parent carries: the child's, who makes the call.
+ * preload_reset - a child of fork has its parent's socket, which the parent owns.  For
+ * RDS_CONN_RESET the CAP_NET_ADMIN of the child counts, which makes the call.
  */
 #include "program.h"
 

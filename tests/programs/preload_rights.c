@@ -51,7 +51,7 @@ static void ask(int heard)
 	}
 }
 
-/* The same program as somebody else: the library reads its options when it is loaded. */
+/* The same program as another user: the library reads its options when it is loaded. */
 static pid_t runs_as(unsigned user, mode_t mask, char *role, int fd)
 {
 	char number[16], *argv[] = {self, role, number, NULL};

@@ -3,13 +3,13 @@
  * cm_answers.c - does the connection manager of an RDMA device answer?  Plain rdma_cm, without RDS.
  *
  *   cm_answers FROM TO	asks at TO, an address of this host, for a connection at a port where nobody
- *			listens
+ *                         listens
  *
- * Soft RoCE's stops answering for good when a datagram of its own could not be sent, because its
- * address or its interface was gone at that moment: its queue pair (GSI, in `rdma resource show
- * qp`) is in error, or believed to be well by the kernel, but receives nothing.  No connection
- * comes up on that device from then on, whoever asks, until it is made anew.  A test that takes
- * addresses away has to know.
+ * Soft RoCE's connection manager stops answering for good when a datagram of its own could not be
+ * sent, because its address or its interface was gone at that moment.  Its queue pair (GSI, in
+ * `rdma resource show qp`) is then in error, or seems well to the kernel but receives nothing.  No
+ * connection comes up on that device until it is made anew.  A test that takes addresses away has
+ * to know.
  *
  * Exit status: 0 there was an answer, 1 none within five seconds, 2 it could not be asked (the
  * reason is printed).

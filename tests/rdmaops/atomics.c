@@ -322,9 +322,7 @@ static void with_rdma(void)
 	end();
 }
 
-/*
- * The RDMA goes first, whatever the order of the control messages (net/rds/send.c: rds_send_xmit).
- */
+/* The RDMA goes first, in any order of the control messages (net/rds/send.c: rds_send_xmit). */
 static void behind_rdma(void)
 {
 	struct rdma_args g;

@@ -264,7 +264,7 @@ static void has_none(int fd)
 	       ST_REMOTE_ERROR, "a write to what was freed by another process");
 }
 
-/* It carries the socket itself now. */
+/* This process owns the socket now. */
 static void keeps_region(int fd)
 {
 	opens(fd);
@@ -284,7 +284,7 @@ static void frees_first(int fd)
 	expect(free_mr(fd, region, 0), -EINVAL, "FREE_MR once more");
 }
 
-/* Another child is quicker, and carries it. */
+/* Another child is quicker, and owns it. */
 static void keeps_region_away(int fd)
 {
 	int first[2], status;
@@ -298,7 +298,7 @@ static void keeps_region_away(int fd)
 		await_end();
 		expect(setsockopt(fd, SOL_RDS, OPT_RECVERR, &(int){1}, sizeof(int)), 0, "a call of the first");
 		check(write(first[1], "", 1) == 1, "write: %m");
-		check(read(done[0], &c, 1) == 1, "read: %m"); /* it carries the socket */
+		check(read(done[0], &c, 1) == 1, "read: %m"); /* it owns the socket */
 		_exit(0);
 	}
 	close(first[1]);

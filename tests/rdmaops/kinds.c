@@ -84,7 +84,7 @@ static void do_write(uint64_t cookie, uint64_t at, size_t len, const char *what)
 	expect(try(cookie, F_WRITE, at, p, len), ST_SUCCESS, "%s: a write", what);
 }
 
-/* What is there, whoever put it there. */
+/* Reads what is there, whichever side has written it. */
 static void do_read(uint64_t cookie, uint64_t at, const unsigned char *there, size_t len, const char *what)
 {
 	memset(p, 0xa5, len);

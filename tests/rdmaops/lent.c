@@ -4,15 +4,18 @@
  * must not show.  The owner of the region is stopped while they are sent, but for the last two
  * cases.
  *
- *	exit	the writer ends, in an orderly way: all of them arrive, whoever carries the bytes
- *	kill	it is killed, after long and short ones in turn: each arrives whole or not at all,
- *		none without those before it, and the owner goes on with another writer
- *	gone	it unmaps the bytes of the first: either it had its bytes already, or it fails and
- *		costs only itself
- *	cancel	it cancels them and puts other bytes there: none arrives with those
- *	close	it closes its socket, which does not take long, and puts other bytes there: the same
- *	closes	the owner is not stopped: all of them arrive
- *	forbid	a filter forbids the owner to read other memory: one is dropped at most
+ *         exit    the writer ends, in an orderly way: all of them arrive, from its memory or not
+ *         kill    it is killed, after long and short ones in turn: each arrives whole or not at
+ * all,
+ *                 none without those before it, and the owner goes on with another writer
+ *         gone    it unmaps the bytes of the first: either it had its bytes already, or it fails
+ * and
+ *                 costs only itself
+ *         cancel  it cancels them and puts other bytes there: none arrives with those
+ *         close   it closes its socket, which does not take long, and puts other bytes there: the
+ * same
+ *         closes  the owner is not stopped: all of them arrive
+ *         forbid  a filter forbids the owner to read other memory: one is dropped at most
  */
 #include <errno.h>
 #include <signal.h>
@@ -65,12 +68,12 @@ static void forbid(void)
 }
 
 /*
- * Messages up to the one that says "last" (closes: up to the last one itself); each names its
- * write, which must have been made. How many.
+ * Receives messages up to the one that says "last" (closes: up to the last one itself).  Each names
+ * its write, which must have been made.  Returns how many came.
  *
- * "last" is the second writer's, who begins when the first has ended.  On a socket that another
- * process carries, what is under way goes on for a moment after that, in no particular order with
- * the second's: what comes then of the first one is none of that one's (port).
+ * "last" is the second writer's, which begins when the first has ended.  On a socket that another
+ * process owns, what is under way goes on for a moment after that, in no particular order with the
+ * second writer's: so what then comes of the first is not counted (port).
  */
 static unsigned receive(struct box *b, const unsigned char *region, const char *what, unsigned port)
 {

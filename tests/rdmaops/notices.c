@@ -186,7 +186,10 @@ static void one_by_one(void)
 	batches(4, 1, (const unsigned[]){1, 1, 1, 1}, "room for one");
 }
 
-/* Before data that waits longer; and taken by whoever receives, also without room for it. */
+/*
+ * A notification comes before data that waits longer; any receive takes it, also one without room
+ * for it.
+ */
 static void before_data(void)
 {
 	struct pollfd fd = {.events = POLLIN};

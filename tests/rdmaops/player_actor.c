@@ -27,7 +27,8 @@ void actor_fail(const struct actor *a, const char *fmt, ...)
 	va_end(ap);
 	if (later) {
 		fprintf(stderr, "\n");
-		poll(NULL, 0, 6000); /* whoever ends ends all, and the first one has more to say */
+		/* the first process to end ends all, and another may have more to say */
+		poll(NULL, 0, 6000);
 		_exit(1);
 	}
 	fprintf(stderr, "\n    replay: --seed %llu --mode %s --actors %u --quota %llu --cancels %u --stops %u%s\n",

@@ -15,7 +15,7 @@
 #define ISSUED_MAX 65536u
 
 struct issued {
-	uint64_t id, token; /* token 0: we are not told of it */
+	uint64_t id, token; /* token 0: no notification */
 	unsigned to;
 	bool done;
 };
@@ -156,7 +156,7 @@ void marks_look(struct actor *a)
 		look(a, place);
 }
 
-/* Nothing is under way any more: whatever became of the operations, all are over. */
+/* Nothing is under way any more: all operations are over, well or not. */
 void marks_last_look(struct actor *a)
 {
 	double until = seconds() + patience;

@@ -86,7 +86,7 @@ static void check_done(struct actor *a, struct flight *f, struct slot *s)
 			   (unsigned long long)f->token, f->to, f->slot, f->gen, why);
 }
 
-/* They end in order: those before it that we are not told of are done, too. */
+/* Operations end in order: those before it that are not reported are done, too. */
 static void before_it(struct slot *s, unsigned upto)
 {
 	unsigned i;

@@ -308,7 +308,8 @@ bool writer_work(struct actor *a, bool finishing)
 		if (g->closing && !(g->untold && mode == CALM))
 			return give_back(a, s, g);
 		if (g->closing)
-			g->target = g->ops + 1; /* one more, to be told of all before it */
+			/* one more, whose notification covers all before it */
+			g->target = g->ops + 1;
 		if (a->flights >= FLIGHTS)
 			continue;
 		if (!g->closing && !(s->flags & F_USE_ONCE) && actor_random(a) % 64 == 0) {

@@ -176,7 +176,7 @@ struct op {
 	size_t len;
 };
 int op_send(int fd, const struct sockaddr_in *to, const struct op *op);
-/* A write of one vector, whose message is its number i; it is told of with the token i + 1. */
+/* A write of one vector, whose message is its number i; its notification has the token i + 1. */
 void write_numbered(int fd, const struct sockaddr_in *to, struct op where, struct vec from, unsigned i);
 uint64_t vec_bytes(const struct vec *v, unsigned n);
 

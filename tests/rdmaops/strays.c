@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * strays.c CASE [LEN] - writes of LEN bytes (default: a page) to the same place are made in the
- * order in which they are sent, also behind one that nobody waits for any more: the owner of the
- * region is stopped, and when it goes on it has still to carry that one out.
+ * order in which they are sent, also behind one that is given up: the owner of the region is
+ * stopped, and when it goes on it has yet to carry that one out.
  *
- *	listed	nothing happens to it
- *	cancel	RDS_CANCEL_SENT_TO
- *	close	its socket is closed, and another one opened
+ *         listed  nothing happens to it
+ *         cancel  RDS_CANCEL_SENT_TO
+ *         close   its socket is closed, and another one opened
  *
- * What comes behind could be carried out by a device meanwhile: it knows the region.  That the one
- * before is not is the doing of an atomic, which no device carries out.  When the message of the
- * last one is there, so are its bytes, and no others.
+ * A device could carry out the later writes meanwhile, since it knows the region.  It cannot carry
+ * out the first one, because of an atomic, which no device does.  When the message of the last
+ * write is there, so are its bytes, and no others.
  */
 #include <signal.h>
 #include <stdatomic.h>

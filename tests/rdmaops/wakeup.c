@@ -37,7 +37,7 @@ static const char *const hows[] = {"poll", "select", "epoll", "epoll, edges"};
 
 static enum how how;
 static short wanted;
-static int set = -1; /* of epoll, from before whatever happens */
+static int set = -1; /* of epoll, made before anything happens */
 
 static void begin_wait(short events)
 {
@@ -170,7 +170,7 @@ static void is_done(void)
 	expect(mark, last_id, "the mark");
 }
 
-/* Both know each other, and the first poll has told of the other's congestion map. */
+/* Both sides know each other, and the first poll has reported the other's congestion map. */
 static bool begin_old(void)
 {
 	struct pollfd at = {.events = POLLIN | POLLOUT | POLLWRBAND};
@@ -340,10 +340,7 @@ static void congestion(void)
 		rc = send_chunk();
 		expect(rc, -ENOBUFS, "a message to a port that is congested");
 		begin_wait(POLLIN);
-		/*
-		 * (a look before would be one that has told of nothing, and takes the refusal for
-		 * seen)
-		 */
+		/* (A poll before that would report nothing, and count the refusal as seen.) */
 		sleeps();
 		for (; n; n--)
 			agent_ask(a, &(struct agent_cmd){.what = AGENT_RECV});

@@ -255,7 +255,7 @@ bool do_drop(int place)
 
 /* ---- names ---- */
 
-/* Where another process notices the last close, the port may be in use for a moment longer. */
+/* If another process notices the last close, the port may be in use for a moment longer. */
 struct answer bind_it(int place, const struct order *o, bool lately)
 {
 	struct answer a = crew_do(place, o);
@@ -358,7 +358,7 @@ bool do_get(int place)
 		return false;
 	want = sock_of(place, slot)->value[o.way];
 	if (o.way == RCVBUF && !want)
-		return false; /* what a new one has is nobody's promise */
+		return false; /* what a new one has is not specified */
 	o.fd = FIRST_FD + slot;
 	say("place %d asks for option %d of %d", place, o.way, slot);
 	a = crew_do(place, &o);

@@ -51,7 +51,7 @@ bool do_connect(int place);
 bool do_names(int place);
 bool do_set(int place);
 bool do_get(int place);
-/* Where another process notices the last close, the port may be in use for a moment longer. */
+/* If another process notices the last close, the port may be in use for a moment longer. */
 struct answer bind_it(int place, const struct order *o, bool lately);
 
 /* traffic.c */

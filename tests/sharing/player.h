@@ -36,7 +36,7 @@ void crew_asleep(int place);
 /* play.c */
 bool play(uint64_t seed); /* false: something was other than the model says */
 void failed(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
-void slowly(const char *what); /* says where it waits; somebody may have to end it */
+void slowly(const char *what); /* says where it waits; another process may have to end the wait */
 extern unsigned long steps_made, late_ports;
 
 #endif

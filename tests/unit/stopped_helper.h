@@ -325,7 +325,7 @@ static void check_gone(struct registry_sock *s, bool have_port)
 	ck_assert_ptr_null(s);
 }
 
-/* What somebody else has a copy of is nobody's; the rest is gone. */
+/* An entry of which another process has a copy becomes an orphan; the rest is gone. */
 static void check_reap(struct registry_sock *s, bool have_port)
 {
 	struct in6_addr a = v4("127.0.0.1");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * suite.h - the frame of a unit test program: its test cases, and how they are run.  CK_VERBOSITY,
- * CK_RUN_CASE and the like (see Check) are for whoever runs one by hand.
+ * CK_RUN_CASE and the like (see Check) are for a run by hand.
  */
 #ifndef TESTS_UNIT_SUITE_H
 #define TESTS_UNIT_SUITE_H

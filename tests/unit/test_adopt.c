@@ -39,7 +39,7 @@ static union {
 	struct rds_share_state state;
 } file;
 static size_t len;
-static int end_of_it; /* the carrier's end */
+static int end_of_it; /* the owner's end */
 static void (*before_it_is_left)(struct rds_sock *sk);
 
 static unsigned numbers(void)
@@ -141,7 +141,7 @@ static int file_of(size_t size)
 	return fd;
 }
 
-/* What is in `file` is the deposit, with that end of a pair. */
+/* Takes over a socket whose parked state is what `file` contains, with that end of a pair. */
 static int adopt(struct rds_sock **sk, int pair)
 {
 	int fd = file_of(len), err;
@@ -585,8 +585,8 @@ START_TEST(congestion_in_the_lease)
 END_TEST
 
 /*
- * The page is the next owner's, whatever calls are still under way here; and ours again, if nobody
- * has come.
+ * Once the socket is parked, the page belongs to the next owner, even if calls are still under way
+ * here.  It belongs to this process again if no other process has taken the socket.
  */
 START_TEST(what_changes_too_late)
 {

@@ -40,7 +40,7 @@ static void teardown(void)
 	rds_call_number_closed(sk);
 }
 
-/* A message that somebody has, and that is to be told of. */
+/* A message that the peer has, and whose end is to be reported. */
 static struct rds_queue_unacked message(uint64_t token, bool notify, const struct in6_addr *to)
 {
 	struct rds_queue_unacked u = {.sk = sk, .report = RDS_REPORT_END};
@@ -288,7 +288,7 @@ START_TEST(told_under_its_level)
 		ck_assert_int_eq(send_async(16, 1, 0, 0), 0);
 		expect(5, RDS_RDMA_SUCCESS);
 	}
-	level = SOL_RDS_2006 + 1; /* nobody's */
+	level = SOL_RDS_2006 + 1; /* no level at all */
 	ck_assert_int_eq(send_async(16, 1, RDS_CMSG_RDMA_ARGS, 56), 0);
 	ck_assert_int_eq(rds_sock_level(sk), SOL_RDS);
 }

@@ -55,7 +55,7 @@ static void say_located(void *arg)
 	fake.t.up->located(&fake.t, &id, 5, 0);
 }
 
-/* The first one: somebody has to say where it goes. */
+/* The first message: the other side has to say where it goes. */
 static void say_first(const char *text)
 {
 	say(5, text);

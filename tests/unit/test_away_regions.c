@@ -26,7 +26,7 @@ static struct {
 	struct rds_mr_region last;
 	int memory_err, ask_err, again_err;
 	uint32_t free_in_again; /* freed while it is looked at, as by a signal handler */
-	uint32_t free_in_ask;	/* freed while the owner is told of it, as by another thread */
+	uint32_t free_in_ask;	/* freed while the owner is asked, as by another thread */
 } did;
 
 int __wrap_borrower_memory_grant(int fd, struct borrower_channel *s, struct borrower_call *c);

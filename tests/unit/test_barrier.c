@@ -444,7 +444,7 @@ START_TEST(any_rise_is_readable)
 	ck_assert(!rds_sock_marks_readable(&b));
 	rds_sock_marks_finish(&b, B, 2);
 	ck_assert(rds_sock_marks_readable(&b));
-	ck_assert_int_eq(call(A, 0, true, 1), 0); /* of whatever destination */
+	ck_assert_int_eq(call(A, 0, true, 1), 0); /* to any destination */
 	ck_assert(!rds_sock_marks_readable(&b));
 }
 END_TEST

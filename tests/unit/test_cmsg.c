@@ -77,7 +77,7 @@ START_TEST(none)
 	ck_assert_int_eq(rds_cmsg_scan(&m, &out), 0);
 	ck_assert_int_eq(rds_cmsg_check(&m, 0, 0, &out), 0);
 	ck_assert_int_eq(rds_cmsg_refuse(&m), 0);
-	m.msg_controllen = 64; /* no pointer, whatever the length */
+	m.msg_controllen = 64; /* no pointer, and yet a length */
 	ck_assert_int_eq(rds_cmsg_scan(&m, &out), 0);
 	memset(buf, 0xff, sizeof(buf));
 	m.msg_control = buf;

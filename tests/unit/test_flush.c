@@ -109,7 +109,7 @@ static void teardown(void)
 	rx_unlock();
 	ck_assert(!conn.ops && !conn.queue && !sk.async_sends && !sk.nops && !plain.nops);
 	ck_assert_uint_eq(sk.nfailed, 0);
-	ck_assert_uint_le(sk.ref, 101); /* one for whoever is to be woken */
+	ck_assert_uint_le(sk.ref, 101); /* one for the thread to be woken */
 	rds_queue_forget();
 	free(conn.unacked);
 }
@@ -263,7 +263,7 @@ START_TEST(test_all_arrived)
 }
 END_TEST
 
-/* What has failed by itself has, whatever has arrived. */
+/* An operation that has failed by itself stays failed, no matter what has arrived. */
 START_TEST(test_failed_before)
 {
 	uint64_t id;

@@ -107,8 +107,8 @@ static unsigned got(void)
 }
 
 /*
- * What one send is told, look by look: before it takes the lock, with it, for what waits (twice if
- * it is nobody's), and once more.
+ * What one send learns, look by look: before it takes the lock, with the lock, for waiting messages
+ * (twice if no process has the port), and once more.
  */
 static const enum answer scripts[][8] = {
 	{OURS, OURS, NOBODYS, NOBODYS, OURS},
@@ -138,8 +138,8 @@ START_TEST(test_changes_between_looks)
 END_TEST
 
 /*
- * It was somebody's a moment ago, so the address is this host's: nothing for it waits for the
- * address to appear.
+ * A process had the port a moment ago, so the address is this host's: no message to it waits for
+ * the address to appear.
  */
 START_TEST(test_owner_ends_between_looks)
 {

@@ -62,7 +62,7 @@ static void teardown(void)
 	close(file);
 }
 
-/* A process that carries it: it has the lock.  Lives until it is killed. */
+/* A process that owns the socket: it has the lock of the lease.  Lives until it is killed. */
 static pid_t carrier(void)
 {
 	int ready[2];
@@ -141,7 +141,7 @@ START_TEST(nothing_is_known)
 	ck_assert(!rds_standby_owner_died(standin));
 	ck_assert(!rds_standby_keep_parked(standin, inode));
 	hello(0); /* of an owner that has no lease */
-	hello(2); /* nonsense: without it */
+	hello(2); /* invalid: without a lease */
 	ck_assert(!rds_standby_any());
 }
 END_TEST
@@ -339,7 +339,7 @@ START_TEST(what_is_no_will)
 	close(soft);
 	ck_assert_int_eq(rds_standby_read_lease(will, &st), 0);
 	ck_assert_uint_eq(st.reg_idx, 10);
-	page->which = 0xffffffff; /* one of the two, whatever is there */
+	page->which = 0xffffffff; /* one of the two copies, for any value */
 	ck_assert_int_eq(rds_standby_read_lease(will, &st), 0);
 	ck_assert_uint_eq(st.reg_idx, 11);
 	page->version++;

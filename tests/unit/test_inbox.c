@@ -271,7 +271,10 @@ static unsigned queued(void)
 	return n;
 }
 
-/* By somebody who asks nobody: what does not fit is not kept, and what is left the next time is. */
+/*
+ * From a sender that does not ask first.  What does not fit is not kept, and what is left the next
+ * time is.
+ */
 START_TEST(test_flood)
 {
 	unsigned i;
@@ -336,7 +339,7 @@ static uint32_t left(void)
 }
 
 /*
- * What does not fit waits with its sender, and comes when somebody carries the socket; all of it in
+ * What does not fit waits with its sender, and comes when a process owns the socket; all of it in
  * order.
  */
 START_TEST(test_senders_wait)
@@ -362,7 +365,10 @@ START_TEST(test_senders_wait)
 	rds_mailbox_deliver_all();
 	ck_assert_uint_eq(left(), ROOM + LEN);
 	ck_assert_uint_eq((uint32_t)atomic_load(&from->snd), (n - ROOM / LEN - 1) * LEN);
-	/* as a new owner does it: or what waits would come as soon as the port is somebody's */
+	/*
+	 * In the order of a new owner: otherwise waiting messages would come as soon as the port
+	 * has an owner.
+	 */
 	rds_lock(&rds_lock_control);
 	ck_assert_int_eq(registry_sock_take_over(rds_node_registry, sock->reg_idx, &name, false), 0);
 	rx_lock();

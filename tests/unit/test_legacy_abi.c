@@ -467,7 +467,7 @@ START_TEST(barrier_layouts)
 }
 END_TEST
 
-/* The first proof stays, whatever comes after it. */
+/* The first proof stays, no matter what comes after it. */
 START_TEST(first_proof)
 {
 	enum rds_abi_epoch first = _i + 1;
@@ -528,10 +528,7 @@ START_TEST(overridden)
 }
 END_TEST
 
-/*
- * A call for another process, which holds the socket: its options and its age count, and not those
- * of who carries it.
- */
+/* A call for a borrower: the borrower's options and age count, and not those of the owner. */
 START_TEST(of_a_caller)
 {
 	struct rds_caller caller = {.abi = RDS_ABI_A0 + _i, .epoch = RDS_EPOCH_NONE};
@@ -575,7 +572,7 @@ START_TEST(of_a_liar)
 }
 END_TEST
 
-/* What the one that holds the socket has used says nothing of who carries it. */
+/* The calls of a borrower say nothing of the owner's age. */
 START_TEST(not_of_a_caller)
 {
 	struct rds_caller caller = {.abi = RDS_ABI_AUTO, .epoch = RDS_EPOCH_24};

@@ -298,7 +298,7 @@ START_TEST(to_file)
 	ck_assert_int_ge(found, 64);
 	ck_assert_int_eq(fcntl(found, F_GETFD), FD_CLOEXEC);
 
-	/* somebody closes the number, or puts something else there */
+	/* the program closes the number, or puts another file there */
 	close(found);
 	rds_error("three");
 	ck_assert_uint_eq(lines(captured()), 3);

@@ -128,7 +128,7 @@ START_TEST(test_disconnect)
 }
 END_TEST
 
-/* Half-way ends of ids: whoever is left is told, once. */
+/* Ids whose other end is gone half-way: the remaining one is told, once. */
 START_TEST(test_half_way_ends)
 {
 	peer_listen(&b, B, PORT);

@@ -34,7 +34,7 @@ static void nothing_for(unsigned ms)
 	ck_assert_uint_eq(locked(&fake.nsent), before);
 }
 
-/* What was sent as number i says that notice to be heeded. */
+/* The message number i that was sent acknowledges that redirect. */
 static void heeds(unsigned i, unsigned proc, uint64_t seq, uint16_t port)
 {
 	uint64_t said;
@@ -68,7 +68,7 @@ START_TEST(test_moved)
 	notice(0, 1, 3, 5);
 	await(locked(&fake.nasked) == 3);
 	ck_assert_uint_eq(fake.asked[2], 5);
-	await(atomic_load(&fake.eps[0]->ack) == 1); /* the notice, once it was heeded */
+	await(atomic_load(&fake.eps[0]->ack) == 1); /* the redirect, once it was followed */
 	heeds(5, 1, 3, 5);
 	notice(0, 2, 4, 5);
 	heeds(6, 1, 4, 5);
@@ -119,8 +119,8 @@ START_TEST(test_moved_while_under_way)
 END_TEST
 
 /*
- * A notice with nothing to take: the next message asks, and does not follow what was dealt with
- * long ago.
+ * A redirect that covers no message: the next message asks for the port, and does not follow an old
+ * answer.
  */
 START_TEST(test_moved_nothing_there)
 {
@@ -198,8 +198,8 @@ START_TEST(test_moved_with_operations)
 END_TEST
 
 /*
- * All room is taken, and given back only when the peer acknowledges, which it may not before the
- * notice is heeded: that is said before what waits for room.
+ * All room is taken.  The peer frees it by acknowledging, which it may not before its redirect is
+ * acknowledged: so that goes before what waits for room.
  */
 START_TEST(test_moved_without_room)
 {
@@ -263,7 +263,7 @@ static pid_t another_with(uint16_t port, int *end)
 	return pid;
 }
 
-/* The peer says that it has heeded notice i. */
+/* The peer acknowledges redirect i. */
 static void heeded(unsigned ep, uint64_t own_seq, unsigned i)
 {
 	unsigned char b[RDS_REDIRECT_ACK_BYTES] = {0};
@@ -304,7 +304,7 @@ START_TEST(test_sends_back)
 	far_sends(0, &hdr, "", 0);
 	ck_assert_uint_eq(atomic_load(&e->ack), 1);
 	hdr.seq = 2;
-	hdr.dport = 6; /* nobody's: dropped, as ever */
+	hdr.dport = 6; /* no socket has it: dropped, as always */
 	far_sends(0, &hdr, "", 0);
 	ck_assert_uint_eq(atomic_load(&e->ack), 2);
 	hdr.seq = 3;
@@ -318,7 +318,7 @@ START_TEST(test_sends_back)
 	hdr.seq = 4;
 	hdr.dport = 4000;
 	far_sends(0, &hdr, "", 0);
-	ck_assert_uint_eq(atomic_load(&e->ack), 2); /* not before the notice is */
+	ck_assert_uint_eq(atomic_load(&e->ack), 2); /* not before the redirect is */
 	/* It breaks, and the peer sends all of it again that was not acknowledged. */
 	ep_down(e, -ECONNRESET, false);
 	far_up(1);
@@ -334,12 +334,12 @@ START_TEST(test_sends_back)
 	ck_assert_uint_eq(atomic_load(&fake.eps[1]->ack), 2);
 	far_acks(1, fake.sent[0].hdr.seq);
 	nothing_for(20);
-	/* that the notice has come says nothing of what was done about it */
+	/* The redirect has arrived, which does not say that the peer has followed it. */
 	ck_assert_uint_eq(atomic_load(&fake.eps[1]->ack), 2);
 	heeded(1, 5, 0);
 	ck_assert_uint_eq(atomic_load(&fake.eps[1]->ack), 5);
 	ck_assert_uint_eq(locked(&fake.nsent), 2);
-	/* With its owner dead, it is nobody's. */
+	/* Its owner is dead, so no process has it. */
 	other_ends();
 	hdr = (struct rds_hdr){.sport = 9, .dport = 5, .seq = 6};
 	far_sends(1, &hdr, "", 0);
@@ -381,8 +381,8 @@ static void leave(struct rds_conn *conn, uint16_t port)
 }
 
 /*
- * A socket that is being left to others: nothing is accepted any more, each message comes back, and
- * no more notices are sent than are needed.
+ * A socket that is being handed off: nothing is accepted any more, each message is refused, and no
+ * more redirects are sent than are needed.
  */
 START_TEST(test_leaves)
 {
@@ -394,7 +394,8 @@ START_TEST(test_leaves)
 	far_sends(0, &hdr, "", 0);
 	ck_assert_uint_eq(atomic_load(&e->ack), 1);
 	leaves(true);
-	for (hdr.seq = 2; hdr.seq <= 4; hdr.seq++) { /* sent before the peer has heeded anything */
+	/* sent before the peer has acknowledged any redirect */
+	for (hdr.seq = 2; hdr.seq <= 4; hdr.seq++) {
 		far_sends(0, &hdr, "", 0);
 		/* it goes on after all: what comes back must not be accepted as well */
 		leaves(false);
@@ -410,13 +411,13 @@ START_TEST(test_leaves)
 	heeded(0, 5, 0);
 	ck_assert_uint_eq(rds_conn_redirect_owed(e->head.conn), 0);
 	ck_assert_uint_eq(atomic_load(&e->ack), 5);
-	/* Sent after that: that notice does not stand for it. */
+	/* Sent after that: that redirect does not cover it. */
 	hdr.seq = 6;
 	far_sends(0, &hdr, "", 0);
 	notice_is(1, 6, 4000);
 	ck_assert_uint_eq(atomic_load(&e->ack), 5);
 	hdr.seq = 7;
-	hdr.dport = 6; /* another port's, nobody's: taken, and acknowledged after it */
+	hdr.dport = 6; /* another port, which no socket has: taken, and acknowledged after it */
 	far_sends(0, &hdr, "", 0);
 	ck_assert_uint_eq(atomic_load(&e->ack), 5);
 	heeded(0, 8, 0); /* once more, after a break: it is known */
@@ -464,8 +465,8 @@ START_TEST(test_leaves_first)
 END_TEST
 
 /*
- * Both sides leave, and each has refused something that the other's notice lies behind: neither
- * waits for the other's acknowledgement.
+ * Both sides hand their sockets off, and each has refused a message that lies before the other's
+ * redirect: neither waits for the other's acknowledgement.
  */
 START_TEST(test_both_leave)
 {
@@ -522,7 +523,7 @@ static enum rds_rx_verdict comes(struct rds_conn *conn, const struct rds_hdr *hd
 	return v;
 }
 
-/* The next notice of its; what it says is of no interest. */
+/* The peer's next redirect; its content does not matter. */
 static enum rds_rx_verdict tells(struct rds_conn *conn, unsigned len)
 {
 	static const unsigned char bytes[RDS_REDIRECT_ACK_BYTES] = {[RDS_REDIRECT_BYTES] = 1};
@@ -540,8 +541,8 @@ static void full_but_for(struct rds_conn *conn, unsigned n)
 }
 
 /*
- * A peer that takes nothing and goes on telling that ports have moved is answered only as long as
- * its answers do not weigh too much; that it has heeded ours is always heard.
+ * A peer that takes nothing and goes on sending redirects is answered only while the answers do not
+ * weigh too much.  Its acknowledgements of our redirects always count.
  */
 START_TEST(test_tells_and_takes_nothing)
 {
@@ -578,8 +579,8 @@ START_TEST(test_tells_and_takes_nothing)
 END_TEST
 
 /*
- * ... or sends to ports that have moved: then it is we who tell, and it may claim to have heeded
- * what it has not taken.
+ * ... or it sends to ports that have moved: then this side sends redirects, and the peer may claim
+ * to have acknowledged what it has not taken.
  */
 START_TEST(test_sends_and_takes_nothing)
 {
@@ -615,7 +616,7 @@ START_TEST(test_sends_and_takes_nothing)
 }
 END_TEST
 
-/* ... nor by numbers that go down, each of which needs a notice of its own. */
+/* ... nor by numbers that go down, each of which needs a redirect of its own. */
 START_TEST(test_many_refused)
 {
 	struct rds_hdr hdr = {.sport = 9, .dport = 5, .seq = 100000};
@@ -647,7 +648,7 @@ static void comes_back_at_once(void *arg)
 	ck_assert_ptr_nonnull(e->head.conn);
 }
 
-/* Nobody is let in who would send to sockets that are about to be somebody else's. */
+/* No peer is accepted that would send to sockets which are about to be handed off. */
 START_TEST(test_leaving_lets_nobody_in)
 {
 	struct rds_conn_id id = far_id(78);

@@ -476,7 +476,10 @@ START_TEST(test_not_now)
 }
 END_TEST
 
-/* What the peer's engine is still to carry out on the same bytes, whatever the region is called. */
+/*
+ * A device does not overtake what the peer's engine has yet to carry out on the same bytes,
+ * whatever key the region has.
+ */
 START_TEST(test_order)
 {
 	struct rds_op *before;
@@ -605,7 +608,10 @@ static void ends(const struct rds_op *op, int err)
 	rx_unlock();
 }
 
-/* Who carries them out is the engine's business: who is told of one may rely on all before it. */
+/*
+ * Some operations are carried out by the engine, some by a device.  In both cases the report of one
+ * means that all before it have ended.
+ */
 START_TEST(test_turns)
 {
 	struct rds_op *op[3];
@@ -620,7 +626,7 @@ START_TEST(test_turns)
 	ends(op[1], 0); /* changes nothing */
 	ends(op[2], op[2]->by_device ? -EACCES : 0);
 	ck_assert(op[2]->over && !op[2]->done);
-	ck_assert(goes(1, 8, 8)); /* ... but it is in nobody's way */
+	ck_assert(goes(1, 8, 8)); /* ... but it blocks no other */
 	ends(op[0], 0);
 	for (i = 0; i < 3; i++) {
 		ck_assert(op[i]->done && op[i]->refs == 1);
@@ -709,7 +715,7 @@ static void breaks(const uint64_t *seqs, unsigned n)
 		ck_assert_uint_gt(n, 0);
 		ck_assert_uint_eq(q->u.seq, *seqs);
 		ck_assert(q->hdr.flags & RDS_FLAG_RETRANSMITTED);
-		ck_assert(q->u.again && !q->u.op); /* whatever fails later */
+		ck_assert(q->u.again && !q->u.op); /* no matter what fails later */
 		conn->queue = q->next;
 		free(q);
 	}
@@ -785,7 +791,10 @@ START_TEST(test_table)
 }
 END_TEST
 
-/* A peer that takes no answers is heard no more, whatever it says that has one; later it is. */
+/*
+ * A peer that takes no answers is not served while it asks for more, whatever it sends; later it is
+ * served again.
+ */
 START_TEST(test_hides_and_takes_nothing)
 {
 	struct rds_wire_op_hdr h = {.kind = RDS_OP_REVOKED, .rkey = 1};

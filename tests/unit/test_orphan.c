@@ -129,8 +129,8 @@ START_TEST(test_many)
 END_TEST
 
 /*
- * What one socket leaves is nobody's business but its own SNDBUF's; nor do those count that are
- * open.
+ * What a closed socket leaves is limited by its own SNDBUF only.  Sockets that are open do not
+ * count.
  */
 START_TEST(test_much_of_one)
 {

@@ -435,7 +435,7 @@ static void *with_own_table(void *arg)
 		ck_assert_int_eq(fcntl(fds[i], F_GETFD), -1);
 /* for them the standard numbers are kept */
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-	ck_assert_int_lt(os_write(1, "x", 1), 1); /* whatever is there, it is nobody's output */
+	ck_assert_int_lt(os_write(1, "x", 1), 1); /* no output of the program, whatever is there */
 #endif
 	fd = os_dup_high(os_eventfd(0, 0));
 	ck_assert_int_ge(fd, 3);

@@ -389,8 +389,8 @@ START_TEST(test_pongs)
 END_TEST
 
 /*
- * A notice goes before what no transport ever had, each behind the last; not before what a device
- * has been told of.
+ * A redirect goes before messages that no transport ever had, each behind the last one; but not
+ * before a message that a device has been told of.
  */
 START_TEST(test_notices)
 {

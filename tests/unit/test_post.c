@@ -113,7 +113,7 @@ static bool port_free(unsigned port)
 	return err == 0;
 }
 
-/* Behind the layer above: only the helper can notice. */
+/* Not by a call of the layer above, so that only the helper can notice. */
 static void hang_up(const struct end *e)
 {
 	syscall(SYS_close, e->fd);
@@ -305,7 +305,10 @@ START_TEST(start_again)
 }
 END_TEST
 
-/* With no number free the helper leaves what is lent where it is, and takes it when it can. */
+/*
+ * If no number is free, the helper leaves exported descriptors where they are, and takes them when
+ * it can.
+ */
 START_TEST(the_helper_is_full)
 {
 	struct end first = end_new(), e;
@@ -333,7 +336,7 @@ START_TEST(the_helper_is_full)
 }
 END_TEST
 
-/* Whether the program or the helper is the first to notice. */
+/* The program or the helper may be the first to notice. */
 START_TEST(closed_behind_our_back)
 {
 	struct end first = end_new(), e;

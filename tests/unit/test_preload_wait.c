@@ -190,7 +190,7 @@ START_TEST(poll_signal)
 
 	catch_signal();
 	when_asleep(SIGNAL);
-	ck_fails(poll(f, 2, TEST_COMES), EINTR); /* whatever SA_RESTART says */
+	ck_fails(poll(f, 2, TEST_COMES), EINTR); /* even with SA_RESTART */
 	settled();
 	ck_assert_int_eq(signals, 1);
 

@@ -282,7 +282,7 @@ START_TEST(test_no_device)
 }
 END_TEST
 
-/* A spin that brought nothing: the thread is going to sleep, and what comes wakes somebody. */
+/* A spin that brought nothing: the thread is about to sleep, and what comes wakes a thread. */
 START_TEST(test_spin_fails)
 {
 	sends_and_wakes(WAKES);

@@ -40,7 +40,7 @@ START_TEST(test_found)
 	far_acks(0, 3);
 	ck_assert_uint_eq(rds_sock_snd_bytes(fake.sk), 0);
 	ck_assert_uint_eq(rds_progress_count_unsent(), 0);
-	/* whatever was to be said before it was up */
+	/* for what was to be sent before it was up */
 	ck_assert_uint_ge(atomic_load(&fake.pushes), 1);
 }
 END_TEST
@@ -62,7 +62,7 @@ START_TEST(test_nobody_has_it)
 	far_answers(6, 0, -ENOENT);
 	await(rds_sock_snd_bytes(fake.sk) == 0);
 	ck_assert_uint_eq(locked(&fake.nasked), 2); /* a stream costs no question for each */
-	say(6, "z"); /* somebody may have it by now */
+	say(6, "z"); /* another process may have it by now */
 	await(locked(&fake.nasked) == 3);
 	far_answers(6, 1, 0);
 	far_up(0);
@@ -272,8 +272,8 @@ static void read_backoff(void *arg)
 }
 
 /*
- * What breaks as soon as it stands is made again at once: but not with a peer that sends nonsense
- * over each.
+ * A connection that breaks as soon as it is up is made again at once, but not with a peer that
+ * sends invalid messages over each.
  */
 START_TEST(test_no_hurry_with_nonsense)
 {

@@ -225,7 +225,7 @@ START_TEST(test_unseen)
 	ck_assert(noted());
 	ck_assert_int_eq(take(64, 0, &msg), 10);
 	ck_assert(!noted());
-	rx_lock(); /* somebody else's look */
+	rx_lock(); /* a look of another thread */
 	arrive();
 	rx_unlock();
 	ck_assert(noted());
@@ -237,8 +237,8 @@ START_TEST(test_unseen)
 END_TEST
 
 /*
- * Woken by a device twice in a tick: it is not told of a change that would be taken back at once.
- * Not so one that sleeps for long.
+ * A device wakes the leader twice in a tick: peers are not told of a change that would be taken
+ * back at once.  If the thread sleeps for long, they are.
  */
 START_TEST(test_leader_woken_often)
 {

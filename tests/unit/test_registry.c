@@ -361,7 +361,7 @@ START_TEST(what_others_have_becomes_nobodys)
 	rds_node_name_bind(standin, &named);
 	c = child_start(member_with_name);
 	child_hear(&c, &idx, sizeof(idx));
-	/* somebody lives who has it */
+	/* a process that has it lives */
 	ck_assert_int_eq(registry_sock_take_over(reg, idx, &named, false), -ENOENT);
 	child_end(&c, SIGKILL);
 	ck_assert_int_eq(registry_reap(reg), 1);

@@ -177,7 +177,7 @@ START_TEST(a_fold_is_done_once)
 	}
 
 	/*
-	 * Killed one step later, when the slot had already been taken by somebody else: that one is
+	 * Killed one step later, when another process had already taken the slot: that process is
 	 * left alone.
 	 */
 	atomic_store(&p->id[0], 0x9999);
@@ -210,7 +210,8 @@ START_TEST(random_bytes_at_rest)
 		for (size_t i = 0; i < n; i++)
 			bytes[from + (size_t)rand_r(&seed) % (REG_SIZE(REG_CHUNK) - from)] = (unsigned char)rand_r(&seed);
 		munmap(f, REG_AREA_OFFSET(1));
-		reg = open_ok(); /* nobody lives: whatever it was, it is mended or made anew */
+		/* no process lives: the file is mended or made anew, whatever it was */
+		reg = open_ok();
 		exercise(reg);
 		bound(reg, 6000);
 		ck_assert_int_eq(lookup(reg, 6000), 0);
@@ -355,7 +356,7 @@ START_TEST(a_full_house)
 	f = raw_map();
 	c = child_start(crowd);
 	child_hear(&c, &ready, 1);
-	/* slots that look unused, but somebody lives there */
+	/* slots that look unused, but a process lives there */
 	ck_assert_int_eq(open_err(), -EUSERS);
 	for (int i = 0; i < REG_PROCS; i++)
 		atomic_store(&raw_area(f)->state[i], REG_PROC_USED);

@@ -13,7 +13,7 @@
 #include "tests/unit/suite.h"
 
 #define RACE_PORTS 300
-static _Atomic unsigned *at_start; /* shared: how often somebody stood at the starting line */
+static _Atomic unsigned *at_start; /* shared: how many processes have stood at the starting line */
 
 static void racer(int from, int to)
 {
@@ -245,7 +245,7 @@ START_TEST(killed_while_it_changes_hands)
 	registry_sock_set_name(reg, idx, &name);
 	bind_ok(reg, idx, "127.0.0.1", 7004);
 	for (stores = 0; stores < 4; stores++) {
-		/* The owner, as it leaves, or somebody who has found it dead. */
+		/* The owner as it leaves, or a process that has found it dead. */
 		give_in_part(f, idx, 9, &dead, 3);
 		give_in_part(f, idx, REGISTRY_NOBODY, &name, stores);
 		ck_assert_int_eq(registry_lookup(reg, &a, 7004, 0, &o), 0);

@@ -81,7 +81,9 @@ static const char *complaint(int want)
 	return text;
 }
 
-/* The line has the error's text and says what to do, and that is not to remove somebody's file. */
+/*
+ * The line has the error's text and says what to do; it does not say to remove another user's file.
+ */
 START_TEST(file_for_a_directory)
 {
 	char path[sizeof(test_file)];

@@ -86,8 +86,8 @@ END_TEST
 #define IN_THE_MIDDLE 8 /* of a bind */
 
 /*
- * One goes on without the holder, and is killed or stopped on the way, at its n-th step.  False: it
- * was ready before.
+ * A process goes on without the holder of the lock, and is killed or stopped on the way, at its
+ * n-th step.  False: it was ready before.
  */
 static bool thief(long n, bool killed, long *total)
 {

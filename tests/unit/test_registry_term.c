@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_registry_term.c - the term, which says what counts of the registry, is moved at a bad
- * moment: once by others who go on, or again and again by somebody who may write the file and means
- * harm.
+ * test_registry_term.c - the term says which area of the registry counts.  It is moved at a bad
+ * moment: once by others that go on, or again and again by a process that may write the file and
+ * means harm.
  */
 #include "engine/node/registry_impl.h"
 #include "tests/mock/clock.h"

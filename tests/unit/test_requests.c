@@ -723,8 +723,8 @@ static void take_each(int *channels, unsigned n)
 }
 
 /*
- * Holders are killed that have taken messages and not read them: these come back in their order, in
- * whatever order that is noticed.
+ * Borrowers are killed that have taken messages and not read them.  The messages come back in their
+ * order, in whatever order the deaths are noticed.
  */
 START_TEST(back_in_order)
 {

@@ -41,7 +41,7 @@ START_TEST(a_will)
 }
 END_TEST
 
-/* Of somebody who has not asked for them, too. */
+/* Making rings fails, and so does attaching to those of a peer. */
 START_TEST(rings)
 {
 	struct shm_ep ours = {.initiator = true}, theirs = {0};

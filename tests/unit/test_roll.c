@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * test_roll.c - a handler's call lets the call that it has interrupted run to its end
- * (preload/signals/reentry.h): whatever that does to the stack, wherever the handler runs and
- * however it leaves, both find their own part of the stack as it was.
+ * (preload/signals/reentry.h).  No matter what that does to the stack, where the handler runs and
+ * how it leaves, both find their own part of the stack as it was.
  *
  * The calls are functions of this program, which interrupt themselves.
  */
@@ -194,8 +194,8 @@ START_TEST(test_sleep)
 END_TEST
 
 /*
- * Two handlers at once: it is made again if both want it, whatever a third one wants, which has not
- * come.
+ * Two handlers at once: the call is made again if both want it.  A third handler, which has not
+ * come, does not count.
  */
 START_TEST(test_sleep_of_two)
 {

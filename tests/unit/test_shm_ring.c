@@ -16,7 +16,7 @@
 #include "tests/unit/suite.h"
 
 #define LEN 100u
-#define REC (3 * SHM_LINE) /* the header's line and two for the bytes: 28 of them are nobody's */
+#define REC (3 * SHM_LINE) /* the header's line and two for the bytes: 28 of them are unused */
 
 static unsigned taken;
 static struct rds_fetch_src lent; /* what the first message says; word 0: nothing */

@@ -39,8 +39,8 @@ static void up_pressure(void)
 static const struct rds_transport_up up = {.message = up_message, .writable = up_writable, .pressure = up_pressure};
 
 /*
- * One process: its inbox, its end of a ring.  Whoever does something is put into rds_shm for that
- * time.
+ * One process: its wake-up page, its end of a ring.  The side that acts is put into rds_shm for
+ * that time.
  */
 struct side {
 	struct shm shm;
@@ -358,7 +358,7 @@ START_TEST(test_helper_wakes_for_the_program)
 }
 END_TEST
 
-/* ... unless we have been awake and gone to sleep again in the meantime, for somebody else. */
+/* ... unless we have been awake and gone to sleep again in the meantime, for another reason. */
 START_TEST(test_helper_finds_us_elsewhere)
 {
 	int out = os_fd(&they.other.leader.fd);

@@ -76,7 +76,10 @@ static void helper_runs(void)
 
 static _Atomic unsigned asked, ran;
 
-/* What was asked for before it began is done: so whoever finds it set need not set it again. */
+/*
+ * A run does what was asked for before it began: so a thread that finds the timer set need not set
+ * it again.
+ */
 static void run(struct rds_timer *tm)
 {
 	(void)tm;

@@ -178,7 +178,7 @@ END_TEST
 static struct sockaddr_un door;
 static socklen_t door_len;
 static int door_type;
-static _Atomic bool crowd; /* whenever somebody is let in, the next one is there */
+static _Atomic bool crowd; /* when one is let in, the next one is there at once */
 
 int __real_os_accept4(int fd, int flags);
 int __wrap_os_accept4(int fd, int flags);

@@ -213,8 +213,8 @@ static uint64_t become_hot(void)
 }
 
 /*
- * What is about to be filled may be scribbled on, its neighbours not: before and behind, whatever
- * the length, over the end of a page.
+ * The memory that is about to be filled may be overwritten, its neighbours may not: before and
+ * behind it, for any length, over the end of a page.
  */
 START_TEST(filling_touches_nothing_else)
 {

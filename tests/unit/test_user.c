@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_user.c - the number that a user namespace shows of everybody whom it does not know is
- * nobody's; elsewhere it is that of a user.  Who moves to another one has other numbers there.
+ * test_user.c - a user namespace shows one number for all users that it does not know, so that
+ * number names no user; elsewhere it names one.  A process that moves to another namespace has
+ * other numbers there.
  */
 #include <sched.h>
 #include <sys/prctl.h>

@@ -50,7 +50,7 @@ static unsigned frames(unsigned n, size_t len)
 
 /* ---- held ---- */
 
-/* The first goes, the others together, as soon as somebody looks. */
+/* The first message goes, the others together, as soon as a thread looks. */
 START_TEST(test_run)
 {
 	learn();

@@ -47,7 +47,7 @@ static void nothing(struct verbs_cm_owner *owner, struct rdma_cm_id *cm, const s
 	(void)said;
 }
 
-/* An endpoint with a queue pair that does nothing but hold what it is lent. */
+/* An endpoint with a queue pair that only holds the buffers that it has been given. */
 static uint32_t idle_add(struct verbs_dev *dev)
 {
 	struct verbs_ep *ep = calloc(1, sizeof(*ep));
@@ -665,7 +665,7 @@ START_TEST(test_sends_too_much)
 }
 END_TEST
 
-/* It uses what it has not been told of. */
+/* The peer uses credits that it has not been told of. */
 START_TEST(test_uses_what_it_was_not_told)
 {
 	unsigned i;

@@ -147,7 +147,7 @@ static void is_one(void)
 	ck_assert_uint_eq(world.conn[0].nmsgs + world.conn[1].nmsgs, 1);
 }
 
-/* The newest event that is held comes: the one of whoever has done something last. */
+/* The newest event that is held comes: that of the end which has acted last. */
 static void next_of_last(void)
 {
 	ck_assert_uint_gt(mock_cm_waiting(), 0);

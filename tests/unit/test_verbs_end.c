@@ -234,7 +234,7 @@ START_TEST(test_c2_maps)
 		if (_i == 2) /* it has gone, and nobody has looked */
 			while (mock_step())
 				;
-		if (_i == 3) /* somebody has, and it is in no hurry */
+		if (_i == 3) /* a thread has, and it is in no hurry */
 			world_look();
 		if (_i == 4)
 			world_run();
@@ -284,7 +284,7 @@ START_TEST(test_c4_to_c6_request_under_way)
 }
 END_TEST
 
-/* C7: what comes late is nobody's. */
+/* C7: late events belong to no endpoint. */
 START_TEST(test_c7_late_events)
 {
 	world_pair();
@@ -369,7 +369,10 @@ START_TEST(test_c9_looked_at_meanwhile)
 }
 END_TEST
 
-/* C1, in the call that says that it is up: nothing more is said of it, whatever has come before. */
+/*
+ * C1: closed within the call that reports it as up.  Nothing more is reported of it, whatever has
+ * come before.
+ */
 START_TEST(test_c1_not_wanted)
 {
 	unsigned i;
@@ -515,7 +518,7 @@ START_TEST(test_e12_urged_in_vain)
 }
 END_TEST
 
-/* Who has answered is not urged; whoever does not, not for ever. */
+/* A peer that has answered is not urged.  One that does not answer is not urged for ever. */
 START_TEST(test_e12_urged_no_more)
 {
 	unsigned posts;

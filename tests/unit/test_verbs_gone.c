@@ -156,7 +156,7 @@ START_TEST(test_in_vain_then_had)
 	ck_assert_int_eq(world_claim(US2), 1);
 	world_run();
 	ck_assert(mock_dev_aside(world.ours2));
-	ck_assert_uint_eq(mock_count(MOCK_ID), ids + 1); /* the holder */
+	ck_assert_uint_eq(mock_count(MOCK_ID), ids + 1); /* the id of the port's holder */
 	mock_dev_remove(world.ours2);
 	world_run();
 	ck_assert_uint_eq(mock_count(MOCK_ID), ids);
@@ -311,7 +311,7 @@ START_TEST(test_removed_and_not_watched)
 		return;
 	ck_assert_int_eq(world_claim(US2), 1);
 	world_run();
-	ck_assert_uint_eq(mock_count(MOCK_ID), ids + 1); /* the holder */
+	ck_assert_uint_eq(mock_count(MOCK_ID), ids + 1); /* the id of the port's holder */
 }
 END_TEST
 

@@ -334,7 +334,10 @@ START_TEST(test_r13_r15_frame_first)
 }
 END_TEST
 
-/* R13a: rdma_cm is told of it, but only when the word has had its time to come. */
+/*
+ * R13a: rdma_cm is told that the connection is up, but only after its own event has had time to
+ * come.
+ */
 START_TEST(test_r13a_says_so_later)
 {
 	ask();

@@ -91,7 +91,7 @@ static void comes(uint32_t number, uint64_t seq, size_t len, uint32_t whole)
 	peer_send(&world.peer, frame, sizeof(w) + len, IBV_SEND_SIGNALED);
 }
 
-/* So many messages came, and no more comes, whatever its number. */
+/* So many messages came, and no more comes, whatever its number is. */
 static void ended_after(unsigned n)
 {
 	comes(n + 1, 90, 10, 10);

@@ -433,7 +433,10 @@ START_TEST(test_read_and_message)
 }
 END_TEST
 
-/* Where a fence bars reads, none is posted until what has it is done: the engine carries it out. */
+/*
+ * If a fence bars reads, no read is posted until the fenced request is done: the engine carries it
+ * out.
+ */
 START_TEST(test_fence_bars)
 {
 	verbs_ep_fence(a->ep);

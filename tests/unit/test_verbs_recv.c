@@ -108,7 +108,7 @@ START_TEST(test_nonsense)
 }
 END_TEST
 
-/* What came after the nonsense is not taken, either. */
+/* Nothing that came behind an invalid frame is taken, either. */
 START_TEST(test_nothing_after_nonsense)
 {
 	world_peer_sends(1, 10, 0);
@@ -281,7 +281,7 @@ START_TEST(test_in_place_outlives)
 }
 END_TEST
 
-/* At least half of the buffers is with the device, whatever is left unread. */
+/* At least half of the buffers are with the device, no matter how much is unread. */
 START_TEST(test_half_stays)
 {
 	unsigned i;
@@ -361,7 +361,10 @@ START_TEST(test_starved)
 }
 END_TEST
 
-/* Completions of a queue pair that has been destroyed: nobody's, but the buffers are ours. */
+/*
+ * Completions of a queue pair that has been destroyed belong to no endpoint, but the buffers are
+ * ours.
+ */
 START_TEST(test_stragglers)
 {
 	world_peer_sends(1, 500, 0);
@@ -446,7 +449,10 @@ START_TEST(test_low)
 }
 END_TEST
 
-/* While somebody looks, an answer may be about to carry it; at the latest after 32. */
+/*
+ * While a thread looks, an answer may be about to carry the acknowledgement; it goes after 32
+ * messages at the latest.
+ */
 START_TEST(test_ack_waits)
 {
 	uint64_t upto;

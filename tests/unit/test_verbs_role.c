@@ -71,7 +71,7 @@ static void keep_it(int from, int to)
 	child_wait(from); /* the descriptor came with the fork */
 }
 
-/* We are the holder: a child comes to have the address, too, and we are no more. */
+/* We are the holder.  A child gets the address as well, and we are the holder no more. */
 static void pass_the_address_on(void)
 {
 	char ready;
@@ -235,7 +235,7 @@ static void take_it(int from, int to)
 	child_wait(from);
 }
 
-/* N7, N3: somebody else was quicker. */
+/* N7, N3: another process was quicker. */
 START_TEST(test_n7_n3_the_next_holder)
 {
 	char ready;
@@ -299,7 +299,7 @@ START_TEST(test_n4a_too_many_wait)
 }
 END_TEST
 
-/* N4, N2: somebody else's port is tried again until it is free. N5: with a line, one. */
+/* N4, N2: a port of another library is tried again until it is free.  N5: with one log line. */
 START_TEST(test_n4_n5_n2_foreign)
 {
 	unsigned looks;

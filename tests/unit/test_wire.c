@@ -183,7 +183,7 @@ static int decode_ext(const char *area, size_t n, struct rds_hdr *h)
 }
 #define EXT(bytes, h) decode_ext(bytes, sizeof(bytes) - 1, h)
 
-/* A notice of a moved port is exactly one, or refused. */
+/* A redirect has exactly one form; anything else is refused. */
 START_TEST(moved_notice)
 {
 	struct rds_hdr h = {.flags = RDS_FLAG_REDIRECT | RDS_FLAG_ACK_REQUIRED, .len = RDS_REDIRECT_BYTES, .seq = 7},
@@ -229,7 +229,7 @@ START_TEST(extensions_read)
 	ck_assert_int_eq(EXT("\1\0\0\0\1\5\0\10\7\2\1\2\3\4", &h), 0);
 	ck_assert_int_eq(h.ext_type, RDS_EXTHDR_RDMA);
 	ck_assert_uint_eq(h.ext_rkey, 0x01020304);
-	/* 0 and anything from 16 on end the area, whatever follows */
+	/* 0 and anything from 16 on end the area, no matter what follows */
 	ck_assert_int_eq(EXT("\0\2\1\2\3\4", &h), 0);
 	ck_assert_int_eq(h.ext_type, RDS_EXTHDR_NONE);
 	ck_assert_int_eq(EXT("\20\2\1\2\3\4", &h), 0);

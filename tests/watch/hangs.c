@@ -84,8 +84,8 @@ static void big_file(int fd)
 }
 
 /*
- * Two large files are given up as well, in whatever order: after the pipe, at least one of them
- * takes a while.
+ * Two large files are given up as well, in either order: after the pipe, at least one of them takes
+ * a while.
  */
 static int dies(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * tree.h - the processes below this one, whoever's children they are: all of them come to this one
- * when their parent ends.
+ * tree.h - the processes below this one, children of its children as well: all of them come to this
+ * one when their parent ends.
  */
 #ifndef WATCH_TREE_H
 #define WATCH_TREE_H

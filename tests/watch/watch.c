@@ -127,7 +127,7 @@ static pid_t start(char **command, const sigset_t *mask)
 	if (pid)
 		return pid;
 	setsid();
-	prctl(PR_SET_PDEATHSIG, SIGKILL); /* whoever kills this program wants an end of it all */
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* who kills this program wants all of it to end */
 	if (getppid() != us)
 		_exit(99);
 	sigprocmask(SIG_SETMASK, mask, NULL);
