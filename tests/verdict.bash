@@ -11,7 +11,7 @@
 # One line for each case:
 #	PASS name 3.2 s: its last line of output
 #	LATE name 61.0 s (limit 60): what has not come
-#	WRONG name 2.1 s: why			below it, indented: its output, and how to run it again
+#	WRONG name 2.1 s: why		below it, indented: its output, and how to run it again
 #	SKIP name: why
 # At the end, for each that was late, "LATE section-name: command that runs it alone", then
 # "N passed, N failed".

@@ -4,9 +4,11 @@
 # $here and die().
 #
 # A guest lives in a directory of its own:
-#	job setup	shell scripts that the guest runs (it reads them as files, so that they may hold any bytes)
+#	job setup	shell scripts that the guest runs (it reads them as files, so that they may
+#			hold any bytes)
 #	initrd		busybox, the modules, "init"; with guest_files all else, too
-#	output		fifo, what the command says; console, qemu.out: logs; status: two lines written by "init"
+#	output		fifo, what the command says; console, qemu.out: logs; status: two lines
+#			written by "init"
 #	begun		when it was started, by this machine's clock
 
 guest_tools() {

@@ -74,7 +74,8 @@ def main(where):
     # Other libraries' handles reach libc's through what they need.
     other = ctypes.CDLL("libm.so.6", use_errno=True)
     assert (address(other.socket) == address(library.socket)) == (where != "past"), "through libm"
-    # Nothing else has changed: names that are not ours, names that are nobody's, libc's own functions by their version.
+    # Nothing else has changed: names that are not ours, names that no library has, libc's own
+    # functions by their version.
     assert address(libc.getpid) == address(linked.getpid)
     for name in ("pidfd_spawn", "pidfd_spawnp"):  # of a later libc, perhaps: the library must not add what that lacks
         assert hasattr(linked, name) == hasattr(libc, name), name

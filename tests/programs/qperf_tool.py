@@ -11,9 +11,10 @@ import tempfile
 import time
 
 HOST = "127.0.0.1"
-# qperf's server tells the port of its second TCP connection before it listens there, and now and then the client is
-# faster (seen without any preload, too). Where both run on one processor the client is it nearly every time, so trying
-# again at once meets the same: the next try waits for the scheduler to place them anew.
+# qperf's server tells the port of its second TCP connection before it listens there, and now and
+# then the client is faster (also without any preload). If both run on one processor, the client is
+# faster nearly every time, and a second try at once would fail as well. So the next try waits until
+# the scheduler has placed them anew.
 RACE_SECONDS, RACE_PAUSE = 20, 0.05
 REFUSED = "connect failed: Connection refused"
 UDP_LARGEST = 65507  # a UDP datagram cannot carry 64 KiB
