@@ -61,8 +61,8 @@ static void say(char word)
 }
 
 /*
- * What is sent to a port that nobody has yet is gone: so all sockets are bound first, and it is
- * said until the other says so.
+ * A message to a port that no socket has yet is lost.  So all sockets are bound first, and each
+ * side repeats its greeting until the other answers.
  */
 static void meet(double end)
 {

@@ -117,7 +117,7 @@ static ssize_t write_with(int fd, struct sockaddr_in to, const void *bytes, size
 	return send_with(fd, to, bytes, len, &msg, flags);
 }
 
-/* What is told next, alone: there is room for one. */
+/* Reads the next notification alone: there is room for one. */
 static bool told(int fd, struct notify *n)
 {
 	union control control = {{0}};
@@ -134,7 +134,7 @@ static bool told(int fd, struct notify *n)
 	return true;
 }
 
-/* Sleeps until something is told. */
+/* Sleeps until there is a notification. */
 static void wait_told(int fd, struct notify *n)
 {
 	double end = seconds() + TEST_COMES / 1000;
@@ -459,9 +459,9 @@ static bool failed_between(int fd, uint64_t *i, uint64_t n)
 }
 
 /*
- * More are accepted until some have failed, and fail as well, unless it is known by then that the
- * port has gone: those go to nobody, as ever.  Then none is that is to go to this address before
- * all that have failed are read of.
+ * More messages are accepted until some have failed, and these fail as well, unless it is known by
+ * then that the port has gone: then they are dropped, as always.  After that, no message to this
+ * address is accepted before the program has read of all failures.
  */
 static void killed(int fd)
 {
@@ -498,7 +498,7 @@ static void killed(int fd)
 		check(errno == EAGAIN);
 		failed_between(fd, &i, n);
 	}
-	while (failed_between(fd, &i, n)) /* that one goes behind them, to nobody */
+	while (failed_between(fd, &i, n)) /* that one goes behind them, and is dropped */
 		;
 	close(p.go);
 	close(p.count);
@@ -532,7 +532,7 @@ static void shared(int fd)
 	expect_nothing(fd);
 }
 
-/* It goes as any message does, and nobody is left to be told. */
+/* The message goes as any other, and no socket is left for the report. */
 static void closed(void)
 {
 	struct peer p = peer_start(PORT + 1, 6);

@@ -182,8 +182,8 @@ static bool take(void)
 /* ---- processes ---- */
 
 /*
- * What is sent to a port that nobody has yet is gone: so a stream begins when its receiver has said
- * something.
+ * A message to a port that no socket has yet is lost.  So a stream begins when its receiver has
+ * sent something.
  */
 static void send_some(unsigned to)
 {

@@ -164,8 +164,8 @@ static int memory(size_t len, void **map)
 }
 
 /*
- * A pipe in which nothing has room any more, blocking: who writes to it as it is sleeps for ever.
- * Both ends are this number.
+ * A full pipe, blocking: a thread that writes to it as it is sleeps for ever.  Both ends are this
+ * number.
  */
 static int full_pipe(void)
 {

@@ -40,8 +40,8 @@ static int bound_here(uint32_t addr, unsigned port)
 /* ---- the receiving half ---- */
 
 /*
- * Of one byte is only what is said until it is answered, since what is sent to a port that nobody
- * has yet is gone.
+ * A message of one byte is repeated until it is answered, since a message to a port that no socket
+ * has yet is lost.
  */
 static size_t receive_some(int fd, unsigned char *got, unsigned n, struct sockaddr_in *from)
 {

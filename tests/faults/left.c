@@ -31,10 +31,7 @@
 
 #define PORT 25000 /* the receiver's; the next ones are senders' */
 #define BIG 100000
-/*
- * from that one on what becomes of them is told: far more are sent than there is room for on the
- * way
- */
+/* from that one on the ends of messages are reported: far more are sent than there is room for */
 #define TOLD 40
 #define SOME 30 /* find room on the way at most */
 #define NEW 5
@@ -167,7 +164,8 @@ static void goes_on(int fd, int go, int count, pid_t to)
 	check(read(go, &n, sizeof(n)) == sizeof(n)); /* the first one has gone */
 	all = n;
 	/*
-	 * What has left the queue is on its way, which nobody can see from here; the rest fills it.
+	 * What has left the queue is on its way, which cannot be seen from here; the rest fills the
+	 * queue.
 	 */
 	while (put(fd, all, MSG_DONTWAIT) == sizeof(buf))
 		all++;
@@ -199,7 +197,9 @@ static int fill(int fd)
 	return n;
 }
 
-/* sent: says how many; go: the one that goes on hears so when this one is gone. */
+/*
+ * sent: tells how many were sent; go: the process that goes on is told by it when this one is gone.
+ */
 static void leaves(bool exec, unsigned port, pid_t to, int sent, int go, int count)
 {
 	int fd = rds_bound(home(), port), size = 1 << 23, n;

@@ -35,7 +35,7 @@
 #define COUNTER 5
 
 struct truth {
-	_Atomic uint32_t owner[65536];	    /* life that knows it owns the port; 0 nobody */
+	_Atomic uint32_t owner[65536];	    /* life that knows it owns the port; 0 none */
 	_Atomic uint32_t killed[LIVES_MAX]; /* said before the signal is sent */
 	_Atomic uint64_t counted[LIVES_MAX];
 	_Atomic uint64_t binds, refused;
@@ -119,7 +119,7 @@ static pid_t start_life(uint32_t life, unsigned seed)
 	pid_t pid = fork();
 
 	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failing parent leaves nobody behind */
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* a parent that fails leaves no process behind */
 		os_fds_forked();
 		live(life, seed);
 		_exit(0);

@@ -72,7 +72,7 @@ int main(int argc, char **argv)
 		limit = (unsigned)strtoul(argv[3], NULL, 10);
 	limit *= test_slow();
 	fd = rds_bound(own, PORT);
-	do { /* what is sent to a port that nobody has yet is gone */
+	do { /* a message to a port that no socket has yet is lost */
 		if (seconds() > begun + limit)
 			test_late("the other one");
 		say(HELLO);

@@ -111,8 +111,8 @@ int __wrap_os_timerfd_set(int fd, uint64_t due_ns)
 }
 
 /*
- * Looked at first, and then fetched: who finds nothing there and it asleep knows that it is at
- * rest.
+ * Looked at first, and then fetched: a thread that finds nothing there, and the helper asleep,
+ * knows that the helper is at rest.
  */
 int __wrap_os_epoll_wait(int ep, struct epoll_event *evs, int n, int timeout_ms)
 {

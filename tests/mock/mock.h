@@ -156,8 +156,8 @@ struct ibv_context *mock_context(struct mock_dev *dev); /* librdmacm's */
 bool mock_dev_aside(struct mock_dev *dev); /* librdmacm does not keep it open */
 struct mock_dev *mock_dev_of_context(struct ibv_context *ctx);
 /*
- * A descriptor gets another number.  If it is librdmacm's, nobody may be in there just now: an id
- * has to be on the device, else a fault.
+ * A descriptor gets another number.  If it is librdmacm's, no thread may be inside just now: an id
+ * has to be on the device, otherwise the test fails.
  */
 void mock_fd_moves(const int *number);
 struct mock_dev *mock_dev_add(const char *name, enum mock_mode mode, unsigned host);
@@ -212,7 +212,7 @@ bool mock_cm_pick(unsigned index); /* ... that one */
 /* The oldest of this type; index, or -1. */
 int mock_cm_find(enum rdma_cm_event_type type);
 bool mock_cm_drop(unsigned index); /* it never comes */
-/* It listens, and hears nothing any more, as far as TCP knows (siw). */
+/* The listener stays, and hears nothing any more, as far as TCP is concerned (siw). */
 void mock_cm_deafen(struct rdma_cm_id *listener);
 /* Would TCP say that a socket of that host listens there?  The address is a wildcard. */
 bool mock_cm_listens(unsigned host, const struct sockaddr *at);

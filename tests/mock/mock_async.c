@@ -72,7 +72,7 @@ static struct mock_acks *acks_of(const struct ibv_async_event *ev)
 	}
 }
 
-/* The object goes: events about it that nobody has fetched go, too. */
+/* The object goes, and so do unread events about it. */
 void mock_async_forget(struct ibv_context *ibctx, const void *object)
 {
 	struct mock_ctx *ctx = (struct mock_ctx *)ibctx;

@@ -159,8 +159,8 @@ static int do_listen(struct rdma_cm_id *ibid, int backlog)
 }
 
 /*
- * Who hears a request?  An address of its own goes before a wildcard; the IPv6 wildcard hears IPv4,
- * too.
+ * The listener that gets a request.  An address of its own goes before a wildcard; the IPv6
+ * wildcard also gets IPv4.
  */
 struct mock_id *mock_listener_for(const struct mock_id *asking)
 {

@@ -18,7 +18,7 @@ static struct mock_qp *qp_of(const struct mock_id *id)
 	return (struct mock_qp *)id->id.qp;
 }
 
-/* InfiniBand says a reason (28: the consumer did it, 8: nobody listens), iWARP an errno. */
+/* InfiniBand gives a reason (28: the consumer did it, 8: no listener), iWARP an errno. */
 int mock_reject_status(const struct mock_id *id, bool nobody)
 {
 	if (is_iwarp(id))
@@ -128,7 +128,7 @@ static int do_reject(struct rdma_cm_id *ibid, const void *data, uint8_t len)
 	return 0;
 }
 
-/* A device says that something has come before the peer's word that it is ready did. */
+/* A device reports that something has come before the peer's message did that it is ready. */
 static int notify(struct rdma_cm_id *ibid, enum ibv_event_type event)
 {
 	MOCK_LOCK;
@@ -179,7 +179,7 @@ static void leave(struct mock_id *id)
 	mock_cm_forget(id); /* its own DISCONNECTED */
 }
 
-/* Requests for a listener that goes, which nobody has fetched. */
+/* Unread requests for a listener that goes. */
 static void refuse_children(struct mock_id *listener)
 {
 	struct mock_id *id, *next;

@@ -81,7 +81,7 @@ void mock_cm_forget(struct mock_id *id)
 
 /* ---- delivered ---- */
 
-/* The id for a request that has come; NULL: nobody listens, who asks is told. */
+/* The id for a request that has come.  NULL: there is no listener, and the asking side is told. */
 static struct mock_id *arrive(struct mock_cm_ev *e)
 {
 	struct mock_id *asks = e->id, *l = mock_listener_for(asks), *id;

@@ -151,7 +151,7 @@ struct mock_id {
 	struct mock_dev *dev; /* id.verbs is told later */
 	struct mock_dev *to;  /* towards the peer */
 	struct mock_id *peer;
-	struct mock_id *listener; /* of a request that nobody has fetched */
+	struct mock_id *listener; /* of an unread request */
 	bool bound, passive, said_up, said_down, reuse, afonly, deaf;
 	bool failed; /* CONNECT_ERROR made by librdmacm: what follows is swallowed */
 	int tos, ack_timeout;
@@ -164,7 +164,8 @@ struct mock_id {
 struct mock_cm_ev {
 	struct rdma_cm_event ev; /* first */
 	TAILQ_ENTRY(mock_cm_ev) link;
-	struct mock_id *id;	/* who gets it; a request: who asks, until it is delivered */
+	/* the id that gets it; a request: the id that asks, until it is delivered */
+	struct mock_id *id;
 	struct mock_dev *a, *b; /* has to get from here to there; NULL: does not travel */
 	unsigned char *data;
 	size_t len;
@@ -323,7 +324,7 @@ int mock_reject_status(const struct mock_id *id, bool nobody);
 struct mock_cm_ev *mock_cm_say(struct mock_id *id, enum rdma_cm_event_type type, int status);
 struct mock_cm_ev *mock_cm_send(struct mock_id *from, struct mock_id *to, enum rdma_cm_event_type type, int status);
 void mock_cm_data(struct mock_cm_ev *e, const void *data, size_t len, size_t least);
-void mock_cm_forget(struct mock_id *id); /* all events for it that nobody has fetched */
+void mock_cm_forget(struct mock_id *id); /* all unread events for it */
 void mock_cm_timeout(void);
 bool mock_cm_step(void);
 

@@ -63,8 +63,8 @@ static void received(struct mock_qp *qp, struct mock_recv *r, const struct mock_
 }
 
 /*
- * Nobody at the other side hears of it, unless it may not be: then its queue pair is in error as
- * well.
+ * The other side learns nothing of it, unless it is not permitted: then its queue pair is in error
+ * as well.
  */
 static enum ibv_wc_status rdma(struct mock_qp *to, const struct mock_send *s)
 {

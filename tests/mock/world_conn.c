@@ -255,7 +255,8 @@ static void peer_begins(struct world_conn *c)
 }
 
 /*
- * So much fits where its next segment will lie: it knows as much as it would from what it was told.
+ * What fits where the peer's next segment will lie: the peer knows as much as it would from its
+ * credits.
  */
 static size_t peer_may_send(void)
 {

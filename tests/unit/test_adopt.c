@@ -100,7 +100,8 @@ static bool is_new(struct rds_sock *sk)
 }
 
 /*
- * A socket with some messages is left, and what lies in its stand-in is in `file`; nobody has it.
+ * A socket with some messages is parked.  What lies in its stand-in is in `file`; no process has
+ * it.
  */
 static void left(void)
 {
@@ -274,7 +275,7 @@ static int told(struct rds_sock *sk, int fd, void *value, size_t size)
 	return control.align.cmsg_type;
 }
 
-/* Nobody would tell the one who takes it of an update: so one is told at once. */
+/* The new owner could learn of an update from no one.  So one is reported at once. */
 START_TEST(what_waits_for_an_update)
 {
 	struct rds_sock *sk = NULL;
@@ -427,7 +428,7 @@ START_TEST(congestion_is_in_the_lease)
 	ck_assert_int_eq(rds_call_poll(s, POLLIN), POLLIN);
 	ck_assert_int_eq(told(s, s_fd, &ports, sizeof(ports)), RDS_CMSG_CONG_UPDATE);
 	ck_assert_uint_eq(ports, bit);
-	ck_saved(s, 0, 0, true); /* the poll was under way when it was told */
+	ck_saved(s, 0, 0, true); /* the poll was under way when the update came */
 	ck_assert_int_eq(rds_call_poll(s, POLLIN), 0);
 	ck_saved(s, 0, 0, false);
 }
@@ -556,8 +557,8 @@ static const struct rds_sock_state *lease_of(struct rds_sock *sk)
 }
 
 /*
- * What nobody asks for: an update of congestion comes, and the program is told.  If the owner is
- * killed then, the next one has to know what the program waits for, and what it knows.
+ * An update of congestion comes without a call, and is reported to the program.  If the owner is
+ * killed then, the next owner has to know what the program waits for, and what it knows.
  */
 START_TEST(congestion_in_the_lease)
 {
@@ -623,7 +624,7 @@ static struct rlimit no_numbers(void)
 	return before;
 }
 
-/* The lease is given up all the same: who takes it goes on with what it said then. */
+/* The lease is given up all the same: the next owner goes on with what it says then. */
 START_TEST(what_cannot_be_saved)
 {
 	struct rds_lease_page before;

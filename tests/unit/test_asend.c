@@ -59,7 +59,7 @@ static void ends(struct rds_queue_unacked *u, int status)
 	rds_queue_unacked_release(u);
 }
 
-/* What is told next, in room for one: status, or -errno. */
+/* Reads the next notification, with room for one: its status, or -errno. */
 static int told(uint64_t *token)
 {
 	struct msghdr msg = {.msg_control = &control, .msg_controllen = CMSG_SPACE(sizeof(struct rds_rdma_notify))};
@@ -136,7 +136,9 @@ START_TEST(failures_hold_up)
 }
 END_TEST
 
-/* Its socket goes to another process: it is told now what nobody will know, and not again. */
+/*
+ * The socket goes to another process.  What cannot be known there is reported now, and not again.
+ */
 START_TEST(left)
 {
 	struct rds_queue_unacked a = message(1, true, &there), b = message(2, false, &there);
@@ -174,7 +176,7 @@ START_TEST(closed_meanwhile)
 	op->refs++; /* ours, and so the socket stays, too */
 	rx_unlock();
 	teardown();
-	ends(&u, RDS_RDMA_DROPPED); /* to nobody */
+	ends(&u, RDS_RDMA_DROPPED); /* dropped */
 	ck_assert(op->done);
 	ck_assert_int_eq(op->refs, 1);
 	ck_assert_ptr_null(was->async_sends);

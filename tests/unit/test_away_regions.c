@@ -184,7 +184,7 @@ START_TEST(test_told)
 }
 END_TEST
 
-/* Who could not be told is told before the next call, whichever channel that takes. */
+/* An owner that could not be told is told before the next call, by any channel. */
 START_TEST(test_not_told)
 {
 	struct borrower_channel a = {.inode = INODE, .owner_id = 2}, b = a;

@@ -199,7 +199,7 @@ static void comes_up(uint64_t ack)
 	comes_up_with(ack, ack);
 }
 
-/* What is told next, and nothing after it if `last`. */
+/* The next notification, and none after it if `last`. */
 static void expect(struct rds_sock *s, uint64_t token, int status, bool last)
 {
 	struct rds_op *op = s->reports;
@@ -343,7 +343,10 @@ START_TEST(test_acknowledged_first)
 }
 END_TEST
 
-/* Who has never asked is told at once, and what is not started goes later. */
+/*
+ * A program that has never asked for ends gets its notifications at once, and what is not started
+ * goes later.
+ */
 START_TEST(test_plain)
 {
 	operation(&plain, 1);
@@ -378,7 +381,9 @@ START_TEST(test_only_waiting)
 }
 END_TEST
 
-/* Its messages go again, as nobody will, but none without its operation. */
+/*
+ * Messages of a closed socket are sent again, as no one else will, but none without its operation.
+ */
 START_TEST(test_closed)
 {
 	message(1);

@@ -171,7 +171,9 @@ START_TEST(only_when_the_carrier_is_gone)
 	ck_assert_int_ge(e.mailbox, 0);
 	ck_assert_int_eq(send(e.pair, "x", 1, 0), 1);
 	ck_assert_int_eq(recv(standin, &p, 1, 0), 1);
-	/* While it is taken here nobody else has it, and a late answer brings no second will. */
+	/*
+	 * While it is taken here no other process has it, and a late answer brings no second lease.
+	 */
 	hello(4);
 	ck_assert_int_eq(rds_standby_take_over(standin, inode, &e), -EAGAIN);
 	pid = fork();
@@ -206,8 +208,8 @@ START_TEST(the_next_carrier)
 END_TEST
 
 /*
- * held: the borrower has what the last owner gave it; shown: so much that says "readable" lies
- * before the parked packet.
+ * held: the borrower has what the last owner gave it.  shown: so many packets that mean "readable"
+ * lie before the parked packet.
  */
 static const struct {
 	bool held;
@@ -354,8 +356,8 @@ START_TEST(what_is_no_will)
 END_TEST
 
 /*
- * Of many sockets that nobody answers for only the first is waited for that long: a program starts
- * meanwhile.
+ * Of many sockets without an answering owner only the first is waited for that long: a program
+ * starts meanwhile.
  */
 START_TEST(nobody_answers)
 {

@@ -130,7 +130,10 @@ static uint32_t in_queue(void)
 	return n;
 }
 
-/* The port was still ours when it sent, and nobody else takes the message: it has ended. */
+/*
+ * The port was still ours when the sender sent.  No other process sends the message again: the
+ * sender has ended.
+ */
 START_TEST(ends_behind_a_send)
 {
 	ck_assert_int_eq(pipe(go), 0);

@@ -155,8 +155,8 @@ static void of_operation(struct rds_conn *conn, uint64_t seq, uint64_t op)
 }
 
 /*
- * Messages that came back and go with operations: "b"'s has ended well, "c"'s has not.  "d" has
- * none, but its own end is to be told: as it goes at the new place.
+ * Messages that were refused and go with operations: the one of "b" has ended well, the one of "c"
+ * has not.  "d" has none, but asks for a report of its own end, which comes from the new place.
  */
 START_TEST(test_moved_with_operations)
 {
@@ -429,8 +429,8 @@ START_TEST(test_leaves)
 END_TEST
 
 /*
- * ... and is told before anything comes: from the first on that has not been accepted.  That alone
- * holds no acknowledgement back.
+ * ... and the peer is told before any message comes: the redirect covers the first one that has not
+ * been accepted.  That alone holds no acknowledgement back.
  */
 START_TEST(test_leaves_first)
 {

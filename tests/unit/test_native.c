@@ -335,7 +335,7 @@ START_TEST(test_freed_meanwhile)
 }
 END_TEST
 
-/* Each peer that uses it is told; after a break anew. */
+/* Each peer that uses the region gets an advert; after a break a new one. */
 START_TEST(test_two_peers)
 {
 	uint64_t cookie = region(0);
@@ -553,8 +553,8 @@ static void answers_go(void)
 }
 
 /*
- * Of a region that a device may still read the peer hears that it is done with when it is; also if
- * nobody waits for the read any more.
+ * A device may still read a region.  The peer learns that it is revoked when the read is over, even
+ * if no operation waits for the read any more.
  */
 START_TEST(test_gone_behind_reads)
 {
@@ -775,7 +775,7 @@ START_TEST(test_many_have_failed)
 }
 END_TEST
 
-/* A peer that shows very many: what is more is as if it had not. */
+/* A peer that advertises very many regions: those beyond the limit are ignored. */
 START_TEST(test_table)
 {
 	uint32_t i;

@@ -172,8 +172,8 @@ START_TEST(test_had_been_sent)
 END_TEST
 
 /*
- * A sender has waited for room, and its peer dies: nobody will ever send there, and nothing is
- * looked after there any more.
+ * A sender has waited for room, and its peer dies: nothing will ever be sent there, and the engine
+ * does not look there any more.
  */
 START_TEST(test_room_was_sought)
 {

@@ -163,7 +163,7 @@ START_TEST(test_other_socket)
 }
 END_TEST
 
-/* Its sender sees that there is nobody for whom it could keep it. */
+/* The sender sees that no socket is left for which the message could be kept. */
 START_TEST(test_gone)
 {
 	waits();
@@ -174,8 +174,8 @@ START_TEST(test_gone)
 END_TEST
 
 /*
- * Between the sender's look and the message's wait the port is given to another one; _i: and then
- * to nobody for a while, so that none can be named.
+ * Between the sender's look and the message's wait the port goes to another socket; _i: and then to
+ * none for a while, so that no socket can be named.
  */
 START_TEST(test_gone_meanwhile)
 {

@@ -279,7 +279,7 @@ START_TEST(test_passed_and_failed)
 	rx_unlock();
 	rds_queue_purge(&a, false);
 	work(&b);
-	went("p2p3m3"); /* nobody has said yet what became of the second */
+	went("p2p3m3"); /* the end of the second is not known yet */
 	rx_lock();
 	rds_op_recv_answer(&b, &(struct rds_wire_op_hdr){.kind = RDS_OP_RESULT, .id = second, .status = 1}, NULL, 0);
 	rx_unlock();

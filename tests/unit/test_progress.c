@@ -172,7 +172,7 @@ static void spins(bool found)
 	rx_unlock();
 }
 
-/* Attention may be LAZY for other reasons: then nobody looks but those that wait. */
+/* Attention may be LAZY for other reasons: then only threads that wait look. */
 static void sends_do_not_look(void)
 {
 	spins(true);
@@ -254,8 +254,8 @@ START_TEST(test_others_are_helped)
 END_TEST
 
 /*
- * Whoever sleeps in the kernel for a socket is shown what comes as soon as it is here; _i: even if
- * the sends look already.
+ * For a thread that sleeps in the kernel, the stand-in shows input as soon as it is there; _i: even
+ * if the sends look already.
  */
 START_TEST(test_kernel_watches)
 {

@@ -71,8 +71,8 @@ START_TEST(test_nobody_has_it)
 END_TEST
 
 /*
- * The port is bound after it was asked about, and sends us something, to which "reply" is the
- * answer: sent before we hear that nobody has the port, or just after.
+ * The port is bound after it was asked for, and its socket sends us a message, to which "reply" is
+ * the answer.  It is sent before we learn that no process has the port, or just after.
  */
 START_TEST(test_reply_to_who_was_absent)
 {
@@ -372,7 +372,7 @@ START_TEST(test_speak)
 }
 END_TEST
 
-/* A map that finds no memory: nobody else would tell the peer that it may send again. */
+/* A map finds no memory.  Nothing else would tell the peer that it may send again. */
 START_TEST(test_map_without_memory)
 {
 	atomic_store(&fake.no_map, 3);

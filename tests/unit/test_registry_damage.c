@@ -428,7 +428,7 @@ START_TEST(stopped_processes_hold_all_locks)
 	ck_assert_uint_lt(t, UINT64_C(20000000000));
 	ck_assert_int_eq(lookup(reg, 4000), 0); /* readers do not care */
 	t = os_now_ns();
-	/* it is waited for once: nobody has the time to do so again and again */
+	/* waited for once: no process has the time to do so again and again */
 	for (int i = 0; i < 100; i++)
 		ck_assert_int_eq(registry_sock_add(reg, 1, 1, 1, &extra), -ETIMEDOUT);
 	ck_assert_uint_lt(os_now_ns() - t, UINT64_C(4000000000));

@@ -477,7 +477,7 @@ static int kind_of_descriptor(unsigned kind)
 	case 6:
 		ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
 		break;
-	default: /* what it is to be, but for that nobody has the other end */
+	default: /* the right kind, but no process has the other end */
 		ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
 	}
 	close(ends[0]);
@@ -646,8 +646,8 @@ START_TEST(a_filter)
 END_TEST
 
 /*
- * Who never takes its answers is cut off when there is no more room for them, and nobody else waits
- * for that.
+ * A borrower that never takes its answers is cut off when there is no more room for them.  Nothing
+ * else waits for that.
  */
 START_TEST(takes_no_answer)
 {
@@ -759,8 +759,8 @@ static bool has_ended(pid_t pid)
 }
 
 /*
- * The borrower: it ends with a message in its channel, of which a child that nobody knows of has a
- * copy until `over` hangs up.
+ * The borrower ends with a message in its channel, of which a child that no one knows has a copy
+ * until `over` hangs up.
  */
 static void ends_with_message(int over)
 {
@@ -773,7 +773,7 @@ static void ends_with_message(int over)
 	_exit(0);
 }
 
-/* Even as long as nobody waits for it. */
+/* Even while no thread waits for it. */
 START_TEST(copy_of_a_channel)
 {
 	int over[2], i;

@@ -187,8 +187,8 @@ static void up_down(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer
 }
 
 /*
- * It goes on publishing, each time that we look at what it has published: what came after its word
- * is not waited for.
+ * The peer goes on publishing, each time that we look at what it has published.  What came after
+ * its last packet is not waited for.
  */
 START_TEST(test_close_comes_to_an_end)
 {

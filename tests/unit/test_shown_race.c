@@ -133,7 +133,7 @@ static void served(struct rds_conn *c, uint64_t cookie)
 	rds_unlock(&c->tx);
 }
 
-/* Nothing is left but these, and as much can be shown as ever. */
+/* Nothing is left but these, and as much can be advertised as before. */
 static void all_over(void)
 {
 	uint64_t cookie[MOST];
@@ -226,7 +226,10 @@ START_TEST(test_while_registered)
 }
 END_TEST
 
-/* Another peer uses it meanwhile: it is registered once, and that peer hears of it another time. */
+/*
+ * Another peer uses the region meanwhile: it is registered once, and that peer gets an advert of
+ * its own.
+ */
 START_TEST(test_two_peers)
 {
 	uint64_t cookie = region(0);

@@ -307,7 +307,10 @@ START_TEST(cancel_sent_to)
 }
 END_TEST
 
-/* The flags of what waits for an address that nobody has, one byte each, oldest first. */
+/*
+ * The flags of the messages that wait for an address that no socket has, one byte each, oldest
+ * first.
+ */
 static void ck_waits(const char *flags, unsigned n)
 {
 	const struct rds_queue_item *q = NULL;

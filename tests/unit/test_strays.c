@@ -395,7 +395,7 @@ START_TEST(test_another)
 }
 END_TEST
 
-/* The peer shows its regions again when it is done with all that the endpoint had. */
+/* The peer advertises its regions again when it is done with all that the endpoint had. */
 START_TEST(test_broken)
 {
 	struct rds_op *op = canceled();

@@ -93,7 +93,7 @@ static bool ran_for(unsigned mine)
 	return (int)(atomic_load(&ran) - mine) >= 0;
 }
 
-/* For nobody it is not run: that would hang. */
+/* If a need did not lead to a run, this would hang. */
 static void *needs(void *arg)
 {
 	unsigned mine, i, spins;

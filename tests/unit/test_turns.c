@@ -237,8 +237,8 @@ static void find_door(unsigned which)
 }
 
 /*
- * Connections to where other processes of the host come, who asks for what rds-info shows, and who
- * brings memory.
+ * The sockets for other processes of the host: for their connections, for their questions of
+ * rds-info, and for memory that they bring.
  */
 START_TEST(doors)
 {

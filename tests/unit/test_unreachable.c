@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_unreachable.c - who has messages that wait for a peer is told so, once, and when they go on
- * (engine/conn/history.c).  The other host and the clock are test_reach_fake.h's.
+ * test_unreachable.c - a process with messages that wait for a peer logs that once, and also when
+ * they go on (engine/conn/history.c).  The other host and the clock are test_reach_fake.h's.
  */
 #include <check.h>
 #include <fcntl.h>

@@ -17,7 +17,7 @@
 #define USER_THERE 22
 #define GROUP_THERE 23
 
-/* What nobody can say of others but by their number: of process 1, which is no member. */
+/* Our user and group.  Of the process nothing else is known: number 1 is no member. */
 static struct ucred like_us(void)
 {
 	return (struct ucred){.pid = 1, .uid = geteuid(), .gid = getegid()};

@@ -405,7 +405,7 @@ START_TEST(test_a17_versions)
 }
 END_TEST
 
-/* A16a: what the peer lacks is said once, or its messages would wait without a word. */
+/* A16a: the log says once what the peer lacks, or its messages would wait without a reason. */
 START_TEST(test_a16a_line)
 {
 	unsigned i;

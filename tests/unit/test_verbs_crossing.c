@@ -220,7 +220,10 @@ START_TEST(test_r6a_lost)
 }
 END_TEST
 
-/* Up, and the other end has lost it without a word: refused once, then its attempt is taken. */
+/*
+ * The connection is up, and the other end has lost it without notice: it is refused once, then its
+ * attempt is taken.
+ */
 START_TEST(test_r6_lost_by_one)
 {
 	begin(_i);

@@ -338,7 +338,7 @@ START_TEST(test_d4_d5_lines)
 	}
 	if (_i < 7)
 		ck_assert_ptr_nonnull(strstr(world_said(), "ours, port 1: event\n"));
-	else if (_i == 9) /* of a queue pair, whose port nobody says */
+	else if (_i == 9) /* of a queue pair, for which no port is known */
 		ck_assert_ptr_nonnull(strstr(world_said(), "ours, port 0: event\n"));
 	else
 		ck_assert_str_eq(world_said(), "");

@@ -100,7 +100,7 @@ START_TEST(test_e9_probe)
 		ck_assert_uint_le(mock_sends_waiting(world_ep(c)->qp), 1); /* one is enough */
 		ck_assert_uint_eq(c->downs, 0);
 		mock_timeout();
-	} else { /* E9a: nobody but us does, for a quarter of an hour */
+	} else { /* E9a: only this side does, for a quarter of an hour */
 		world_pass(4000 * MS);
 		ck_assert_uint_eq(c->downs, 0);
 		world_pass(14000 * MS);
@@ -231,7 +231,7 @@ START_TEST(test_c2_maps)
 		ck_assert_int_eq(world_send(a, VERBS_FRAME, RDS_FLAG_CONG_BITMAP), 0);
 		if (_i == 1) /* on its way */
 			mock_step();
-		if (_i == 2) /* it has gone, and nobody has looked */
+		if (_i == 2) /* it was sent, and no thread has looked */
 			while (mock_step())
 				;
 		if (_i == 3) /* a thread has, and it is in no hurry */

@@ -482,7 +482,10 @@ static int fork_init(void)
 	return ENOSYS;
 }
 
-/* The library is told before anything else, once; if it cannot, that is said, and no more. */
+/*
+ * The library is told before anything else, once.  If that fails, a line is logged, and nothing
+ * more happens.
+ */
 START_TEST(test_fork_init)
 {
 	if (_i)
