@@ -2,7 +2,7 @@
 /*
  * copy.c - what one process can do to another's memory without RDS: process_vm_writev and
  * process_vm_readv (what=vm), or memcpy to and from memory that both share (what=memcpy).  The
- * limit for the rows of rdmaop.c: the same sizes, as many buffers, nobody is told.  Numbers are
+ * limit for the rows of rdmaop.c: the same sizes, as many buffers, no notification.  Numbers are
  * checked at the end (written) or after each copy (read).
  */
 #include "bench.h"

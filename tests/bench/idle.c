@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * idle.c - those who do nothing, and how much it costs: sockets that nobody uses, peers that fell
- * silent, a program asleep in poll, and (the opposite) a hog that takes a whole processor.
+ * idle.c - what idle things cost: sockets that are not used, peers that fell silent, a program
+ * asleep in poll; and the opposite, a hog that takes a whole processor.
  */
 #include "bench.h"
 

@@ -71,7 +71,7 @@ void sock_tos(int fd, unsigned tos)
 }
 
 /*
- * As root AF_UNIX may exceed the system's limit; anybody else gets what the system gives, and the
+ * For root AF_UNIX may exceed the system's limit.  Other users get what the system gives, and the
  * result says so.
  */
 static void set_buffers(int fd, unsigned bytes)

@@ -140,7 +140,7 @@ static void other_process(const char *how, int sig)
 
 /*
  * What another process has sent to a socket that is closed by now is not for the next one with its
- * port, not even if nobody has looked since.
+ * port, even if no process has looked since.
  */
 static void had_by_another(void)
 {

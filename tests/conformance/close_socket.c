@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* What close does to messages, ports, and to nobody else. */
+/* What close does to messages and ports, and that it does nothing to others. */
 #include "rdsconf.h"
 
 static char buf[64];
@@ -24,7 +24,7 @@ static void received_messages_are_gone(void)
 	close(d);
 }
 
-/* A message to a port that nobody has is dropped without a word; later ones arrive. */
+/* A message to a port that no socket has is dropped without an error; later ones arrive. */
 static void nobody(void)
 {
 	struct name at = name_here(4141);

@@ -84,7 +84,7 @@ static void several(struct name *to)
 		;
 }
 
-/* Closing the congested socket clears the bit; the message goes to nobody. */
+/* Closing the congested socket clears the bit; the message is dropped. */
 static void ends_by_close(struct name *to)
 {
 	struct helper helper;

@@ -208,7 +208,7 @@ static void wakes_receiver(void)
 	timeouts(fd, SO_RCVTIMEO, 0);
 }
 
-/* Nobody is at this address, so that all of it stays queued until it is canceled. */
+/* No host has this address, so that all of it stays queued until it is canceled. */
 static void canceled(void)
 {
 	static const uint64_t flags[] = {READWRITE | NOTIFY_ME, NOTIFY_ME, READWRITE, READWRITE | NOTIFY_ME | SILENT};

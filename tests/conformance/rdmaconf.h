@@ -85,7 +85,7 @@ void rdma_begin(int argc, char **argv);
 
 /* The same with a peer (below): its name, and the program's own socket. */
 int rdma_begin_pair(int argc, char **argv, struct name *to);
-/* The end of it: nothing may have come that nobody took, at either side. The exit status. */
+/* The end of it.  Neither side may have unread messages.  Returns the exit status. */
 int rdma_end_pair(int fd);
 
 /*

@@ -258,9 +258,9 @@ bool wait_queued(int fd, int n);
 int listed(int fd, int list);
 bool wait_sent(int fd);
 /*
- * What a socket has sent to a port that nobody has is lost by now, and nothing for the next one
- * there: none waits here, and those that are on their way have come when one behind them has.  That
- * one goes to a socket made for this, which is of the other host between two.
+ * What a socket has sent to a port that no socket has is lost by now, and nothing of it comes to
+ * the next one there: no message waits here, and those under way have come when one behind them
+ * has.  That one goes to a socket made for this, which is on the other host between two.
  */
 void all_lost(int sender);
 /* A counter of RDS_INFO_COUNTERS. */
@@ -272,8 +272,8 @@ uint64_t counter(const char *name);
  */
 void cong_told(int receiver, int sender);
 /*
- * Where several connections tell the same they have all done so: who is refused after this hears of
- * nothing older. there: any name of the receiver's host.
+ * If several connections bring the same update, all have done so: a sender that is refused after
+ * this gets no older one.  there: any name of the receiver's host.
  */
 void cong_all_told(struct name there);
 /* Take a congestion update of the past out of a socket's first poll. */
@@ -346,7 +346,7 @@ bool fork_other(struct other *other);		/* true in the new process, which ends by
 void say(const struct other *other);
 void hear(const struct other *other);
 /*
- * It and its children have ended, and said all that they had to say: who reads our output waits for
+ * That process and its children have ended, and have printed all: a reader of our output waits for
  * this process only.
  */
 void until_gone(const struct other *other);

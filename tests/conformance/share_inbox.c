@@ -56,7 +56,7 @@ static void new_program(int fd, bool there)
 
 /*
  * Another process has the socket, too, and sends when the first one is gone.  It stays, or ends
- * before anybody looks.
+ * before any process looks.
  */
 static void heir(int fd, bool stays)
 {
@@ -151,7 +151,9 @@ static void holder(const char *name, int fd, int expected)
 
 /* ---- all together ---- */
 
-/* A socket whose maker is gone, with as many messages in its queue; who has it waits. */
+/*
+ * A socket whose maker is gone, with as many messages in its queue; the process that has it waits.
+ */
 static void leave_one(const char *name, int expected, int before, bool lives, struct name *to)
 {
 	struct other maker;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The process that made a socket leaves, and others have it: daemon() after bind, a double fork, a
- * queue that waits meanwhile, messages that come when nobody looks. Nothing is lost, doubled or out
- * of order.  (Over RDMA devices that is not promised yet.)
+ * The process that made a socket ends, and others have it: daemon() after bind, a double fork, a
+ * queue that waits meanwhile, messages that come while no process looks.  Nothing is lost, doubled
+ * or out of order.  (Over RDMA devices that is not promised yet.)
  */
 #include "rdsconf.h"
 
@@ -106,8 +106,9 @@ static void double_fork(void)
 }
 
 /*
- * Who made it is gone, by exit or by a signal; who has it sleeps in a receive, or has not touched
- * it yet. A row of messages sent before and after: all are there, once, in order.
+ * The process that made the socket is gone, by exit or by a signal.  The one that has it sleeps in
+ * a receive, or has not touched it yet.  A row of messages sent before and after: all are there,
+ * once, in order.
  */
 static void row(const char *name, int sig, bool asleep, int before, int after)
 {

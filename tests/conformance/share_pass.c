@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Sockets passed by SCM_RIGHTS between relatives: while they lie in a queue and nobody has them, to
- * oneself, made by a child that is gone when the parent uses them, or by one that had children
- * itself before.
+ * Sockets passed by SCM_RIGHTS between relatives: while they lie in a queue and no process has
+ * them, to oneself, made by a child that is gone when the parent uses them, or by one that had
+ * children itself before.
  */
 #include "rdsconf.h"
 
@@ -13,8 +13,8 @@
 static int s, d, line[2];
 
 /*
- * The sender has closed its number before the other one takes the socket out of the queue: nobody
- * has it meanwhile.
+ * The sender has closed its number before the other one takes the socket out of the queue: no
+ * process has it meanwhile.
  */
 static void in_flight(void)
 {

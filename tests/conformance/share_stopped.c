@@ -52,7 +52,7 @@ static void go_on(void)
 	kill(carrier, SIGCONT);
 }
 
-/* Somebody else lets it go on after a while, and then something is sent. */
+/* Another process lets it go on after a while, and then something is sent. */
 static pid_t goes_on_later(int ms, const struct name *to)
 {
 	pid_t pid = fork();

@@ -24,7 +24,7 @@ struct message {
 static int s;
 static struct name to;
 static struct other receiver;
-/* lines: who holds the socket is there, is to go on, has sent */
+/* pipes: the process that has the socket is ready, is to go on, has sent */
 static int ready[2], go[2], done[2];
 
 static int put(int fd, int number)

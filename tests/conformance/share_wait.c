@@ -75,7 +75,7 @@ static void wakes(void)
 	d = rds_bound();
 }
 
-/* One each, and nobody goes on without. */
+/* Each gets one, and neither goes on without. */
 static void both(void)
 {
 	struct other one, two;

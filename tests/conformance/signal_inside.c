@@ -164,7 +164,10 @@ static void send_and_receive(time_t until)
 	}
 }
 
-/* What was jumped out of has been done or not, and nobody knows; but what comes is in order. */
+/*
+ * A call that was jumped out of has been done or not, which cannot be known; but what comes is in
+ * order.
+ */
 static void send_and_leave(time_t until)
 {
 	static volatile unsigned next, last;

@@ -128,7 +128,7 @@ static long receives(void *arg)
 	return recv(bound, &c, 1, 0) == 1 ? c : -1;
 }
 
-/* What is left behind by the one that was left disturbs nobody. */
+/* What an abandoned call leaves behind disturbs no other call. */
 static void goes_on(const char *name, int from)
 {
 	struct helper helper;

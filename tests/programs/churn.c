@@ -330,7 +330,7 @@ static void *steady(void *arg)
 	return NULL;
 }
 
-/* Nobody has it any more.  Its last copy may have been a child's: that is told to the helper. */
+/* No process has it any more.  Its last copy may have been a child's: the helper learns of that. */
 static void bind_again(unsigned short port)
 {
 	struct sockaddr_in sin = loopback(port);

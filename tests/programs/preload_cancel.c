@@ -593,7 +593,7 @@ static int bound_elsewhere(struct sockaddr_in *sin)
 	return -1;
 }
 
-/* Nobody is still inside of it: with its last descriptor it is gone, and its port free. */
+/* No thread is inside of it any more: with its last descriptor it is gone, and its port is free. */
 static void ended(int s, struct sockaddr_in *sin)
 {
 	close(s);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * preload_outlived - a socket is closed and another one bound to its port while the connection of
- * who has sent to the first is still being made, or nobody has looked at what it brought: nothing
- * of that comes out of the second.  (The kernel's, too, may wait for a connection.)
+ * preload_outlived - a socket is closed and another one bound to its port, while the connection of
+ * a sender to the first is still being made, or before any process has looked at what it brought.
+ * Nothing of that comes out of the second socket.  (The kernel's, too, may wait for a connection.)
  */
 #include "program.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * preload_rights - ordinary users: one with a umask that keeps himself out, who comes again with a
- * better one; two who share a node (RDS_PRELOAD_SHARE=all), and root with them; a /proc that hides
- * other users' processes.  The directory is sticky, as /dev/shm is.
+ * preload_rights - ordinary users: one with a umask that keeps that user out, and a second start
+ * with a better one; two that share a node (RDS_PRELOAD_SHARE=all), and root with them; a /proc
+ * that hides other users' processes.  The directory is sticky, as /dev/shm is.
  */
 #include "program.h"
 

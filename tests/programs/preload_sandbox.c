@@ -272,8 +272,8 @@ static void writes(const struct peer *p, int fd)
 }
 
 /*
- * It sends, and nobody of ours makes a call on the socket until the kernel shows that there is
- * something: by a call that nobody intercepts.
+ * It sends, and no process of ours makes a call on the socket until the kernel shows, by a call
+ * that is not intercepted, that there is something.
  */
 static void hears(const struct peer *p, int fd, const struct sockaddr_in *at)
 {

@@ -113,7 +113,7 @@ static int receive_one(struct worker *w)
 	return 1;
 }
 
-/* Returns whether anything is still wanted from or owed to anybody. */
+/* Returns whether anything is still wanted from or owed to a peer. */
 static int serve_peers(struct worker *w)
 {
 	int open = 0, i;

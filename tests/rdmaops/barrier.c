@@ -593,7 +593,10 @@ static unsigned rounds(enum kind k)
 	return !does(k) ? 0 : k == LATER ? 100 : 5;
 }
 
-/* Who asks begins when who answers has its port: a message to a port that nobody has is dropped. */
+/*
+ * The asking side begins when the answering one has its port: a message to a port that no socket
+ * has is dropped.
+ */
 static void side(bool asks, int pipe_fd)
 {
 	char c = 0;

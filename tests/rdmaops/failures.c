@@ -176,8 +176,8 @@ static void own_memory(void)
 }
 
 /*
- * The region's process is killed: its key is one that nobody gave, as in the kernel.  What is under
- * way when the connection breaks by that is dropped with it.
+ * The region's process is killed: its key is then unknown, as in the kernel.  What is under way
+ * when the connection breaks by that is dropped with it.
  */
 static void gone(void)
 {

@@ -102,7 +102,7 @@ static void sends_notified(int fd)
 		expect(op_send(fd, &a->name[0], &op), 4, "a write");
 }
 
-/* This process's memory is known to nobody yet. */
+/* No peer knows this process's memory yet. */
 static void own_operation(int fd, struct box *box)
 {
 	struct vec v = {(uintptr_t)p, 64};

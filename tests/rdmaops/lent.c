@@ -115,7 +115,7 @@ static void owner(const char *what)
 		tell(to_parent, cookie[i]);
 	}
 	tell(to_parent, receive(b, region, what, 0));
-	/* from the second one, who does as any other does */
+	/* from the second one, which does as any other does */
 	tell(to_parent, receive(b, region, "exit", PORT + 2));
 }
 

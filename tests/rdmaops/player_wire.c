@@ -169,7 +169,7 @@ static bool wire_recv(struct actor *a, struct arrival *in)
 			actor_fail(a, "recvmsg: %m");
 		return false;
 	}
-	/* Old programs are given a name of nobody with a notification. */
+	/* Old programs are given an empty name with a notification. */
 	*in = (struct arrival){.len = (size_t)n, .body = body, .letter = m.msg_namelen != 0 && from.sin_addr.s_addr};
 	for (c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
 		if (c->cmsg_level != SOL_RDS)

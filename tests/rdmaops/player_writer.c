@@ -99,7 +99,8 @@ static void args(struct actor *a, uint64_t cookie, uint64_t remote, uint64_t fla
 }
 
 /*
- * A key that nobody gave, one that was freed, or an address behind the region: costs itself alone.
+ * A key that was never given out, one that was freed, or an address behind the region: it costs
+ * itself alone.
  */
 void writer_bogus(struct actor *a, unsigned to, uint64_t cookie, size_t behind)
 {

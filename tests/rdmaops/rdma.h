@@ -193,7 +193,7 @@ struct letter {
 
 #define BOX_MAX 2048
 
-/* What came and nobody asked for yet: a ring each. */
+/* Messages that came and were not asked for yet: a ring each. */
 struct box {
 	int fd;
 	unsigned first_note, notes, first_letter, letters;

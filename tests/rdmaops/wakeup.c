@@ -300,9 +300,9 @@ static void nothing_to_receive(void)
 }
 
 /*
- * Until the map has come, of which any socket's first poll tells; and as programs do, then look
- * what there is.  Nobody is woken by it who has not been refused before, so this looks again and
- * again.
+ * Waits until the map has come, which the first poll of any socket reports, and then, as programs
+ * do, looks what there is.  A socket that was never refused is not woken by it, so this looks again
+ * and again.
  */
 static void news(int other)
 {
@@ -316,7 +316,10 @@ static void news(int other)
 	nothing_to_receive();
 }
 
-/* It has to have been refused before: who has not met congestion is not woken by its end. */
+/*
+ * The socket has to have been refused before: one that has not met congestion is not woken by its
+ * end.
+ */
 static void congestion(void)
 {
 	struct pollfd at = {.events = POLLIN | POLLWRBAND};
