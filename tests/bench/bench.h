@@ -28,7 +28,10 @@ struct options {
 	const char *mode;
 	const char *role; /* server or client; receiver or sender */
 	const char *host; /* RDS: local address */
-	/* other: null, pipe, poll; copy: vm, memcpy; call: getmr, barrier, poll */
+	/*
+	 * other: null, pipe, poll; copy: vm, memcpy; call: getmr, barrier, poll; rdmaop: message or
+	 * nothing
+	 */
 	const char *what;
 	const char *cpus; /* list of processors, "" = do not pin */
 	int fd;		  /* AF_UNIX: inherited end of a pair; ping: of a pipe */

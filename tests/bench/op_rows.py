@@ -97,9 +97,13 @@ def row_op4k(bench):
     if without(bench, "op4k"):
         return
     place, cpus = next(bench.placements())
-    data = bench.interleave("op4k", bench.sides(UNIX, outer=False), lambda side: {
-        "ns_mean": operations(bench.setup, side, cpus, 4096, bench.ms(), window=1)["ns_mean"]})
+    message = rds(name="rds-message")
+    sides = bench.sides(*([] if bench.baseline else [message]), UNIX, outer=False)
+    data = bench.interleave("op4k", sides, lambda side: {
+        "ns_mean": operations(bench.setup, side, cpus, 4096, bench.ms(), window=1,
+                              what="message" if side is message else "")["ns_mean"]})
     bench.report.ratio("op4k", data, "ns_mean", "rds", "unix", "<=", 1 / 20, bench.judged(place))
+    bench.report.ratio("op4k", data, "ns_mean", "rds", "rds-message", "<=", 2, bench.judged(place))
 
 
 def alone(bench, row, heading):

@@ -10,8 +10,8 @@
  * message of a read may be there earlier, so that acknowledgements only keep the target from
  * falling behind.
  *
- * On the AF_UNIX side the bytes of a write go in the message, straight from and to the same
- * buffers.
+ * On the AF_UNIX side, and with what=message, the bytes of a write go in the message, straight from
+ * and to the same buffers.
  */
 #include "bench.h"
 
@@ -26,6 +26,7 @@
 struct side {
 	const struct options *o;
 	struct sock s;
+	bool in_message; /* the bytes of an operation */
 	struct slots slots;
 	uint64_t cookies[MOST];
 	uint64_t came;	/* cookie that came with the last message */
@@ -41,10 +42,11 @@ static void open_side(struct side *d, const struct options *o)
 
 	if (!o->window || o->window > MOST)
 		die("1 to %u operations in flight", MOST);
-	if (o->read && !o->rds)
-		die("only RDS reads");
 	memset(d, 0, sizeof(*d));
 	d->o = o;
+	d->in_message = !o->rds || strcmp(o->what, "message") == 0;
+	if (o->read && d->in_message)
+		die("a message does not read");
 	messages.size = MESSAGE;
 	sock_open(&d->s, &messages);
 	slots_init(&d->slots, o, -1);
@@ -114,9 +116,9 @@ static bool take(struct side *d)
 	if (d->s.rds) {
 		msg.msg_control = room;
 		msg.msg_controllen = sizeof(room);
-	} else {
-		msg.msg_iovlen = 2;
 	}
+	if (d->in_message)
+		msg.msg_iovlen = 2;
 	n = recvmsg(d->s.fd, &msg, 0);
 	if (n < 0)
 		die("recvmsg: %s", strerror(errno));
@@ -126,7 +128,7 @@ static bool take(struct side *d)
 	if (d->s.rds && !n && !msg.msg_namelen)
 		return false;
 	sock_check(&d->s, n < (ssize_t)MESSAGE ? n : (ssize_t)MESSAGE);
-	if (!d->s.rds && (sock_message(&d->s)->kind == KIND_WARM || sock_message(&d->s)->kind == KIND_DATA))
+	if (d->in_message && (sock_message(&d->s)->kind == KIND_WARM || sock_message(&d->s)->kind == KIND_DATA))
 		want += d->slots.size;
 	if (n != want)
 		die("recvmsg: %zd bytes instead of %zd", n, want);
@@ -154,12 +156,13 @@ static void send_operation(struct side *d, enum kind kind)
 
 	sock_fill(&d->s, MESSAGE, kind, 0, d->next);
 	if (d->s.rds) {
-		msg = (struct msghdr){.msg_name = &d->s.peer,
-				      .msg_namelen = d->s.peerlen,
-				      .msg_iov = iov,
-				      .msg_iovlen = 1,
-				      .msg_control = room,
-				      .msg_controllen = sizeof(room)};
+		msg.msg_name = &d->s.peer;
+		msg.msg_namelen = d->s.peerlen;
+	}
+	if (!d->in_message) {
+		msg.msg_iovlen = 1;
+		msg.msg_control = room;
+		msg.msg_controllen = sizeof(room);
 		c = CMSG_FIRSTHDR(&msg);
 		*c = (struct cmsghdr){
 			.cmsg_level = SOL_RDS, .cmsg_type = RDS_CMSG_RDMA_ARGS, .cmsg_len = CMSG_LEN(sizeof(args))};
@@ -243,7 +246,7 @@ static void initiator(const struct options *o)
 
 	open_side(&d, o);
 	sock_await_peer(&d.s);
-	if (o->rds)
+	if (!d.in_message)
 		learn_cookies(&d);
 	operate(&d, KIND_WARM, 50000000);
 	say("ready");
@@ -368,7 +371,7 @@ static void target(const struct options *o)
 			die("message of kind %u", kind);
 		}
 	} while (kind != KIND_END);
-	if (o->rds)
+	if (!d.in_message)
 		end_regions(&d);
 	say("result msgs=%llu", (unsigned long long)msgs);
 	close_side(&d);
