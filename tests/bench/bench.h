@@ -16,6 +16,7 @@
 #ifndef BENCH_H
 #define BENCH_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -41,15 +42,20 @@ struct options {
 	bool read;	  /* rdmaop, copy: from the other's memory, not into it */
 	bool map;	  /* rdmaop: regions by RDS_CMSG_RDMA_MAP, not by RDS_GET_MR */
 	unsigned size;	  /* bytes per message, per operation, of a region */
-	/* stream: messages in flight, 0 = as many as the buffers hold; rdmaop: operations */
+	/*
+	 * stream: messages in flight, 0 = as many as the buffers hold; rdmaop: operations; crowd:
+	 * messages to each
+	 */
 	unsigned window;
 	unsigned senders; /* stream receiver: how many senders will come */
 	unsigned id;	  /* stream sender: its number, 0 .. senders - 1 */
 	unsigned gap_us;  /* paced: one message every so many microseconds */
 	/*
-	 * open so many further sockets first; herd: number of peers; starts, forked: of processes
+	 * open so many further sockets first; herd: number of peers; starts, forked, crowd,
+	 * clients: of processes
 	 */
 	unsigned idle;
+	unsigned files;	  /* crowd, clients: RLIMIT_NOFILE of each process, 0 = leave */
 	unsigned tos;	  /* RDS: type of service, which has connections of its own; 0 = leave */
 	unsigned buffer;  /* SO_SNDBUF and SO_RCVBUF, 0 = leave */
 	unsigned limit;	  /* seconds until SIGALRM ends a stuck worker */
@@ -101,6 +107,52 @@ static inline struct message *sock_message(struct sock *s)
 int sock_rds(const char *host); /* bound PF_RDS socket or -1 with errno */
 void sock_tos(int fd, unsigned tos);
 int sock_buffer(int fd, int opt); /* SO_SNDBUF or SO_RCVBUF as the socket reports it */
+
+/* ---- members.c: many processes of one measurement ---- */
+
+#define MEMBER_GATES 3
+
+struct gates {
+	unsigned members;
+	_Alignas(64) _Atomic uint32_t come; /* members that have come to a gate; all gates */
+	_Alignas(64) _Atomic uint32_t open; /* gates that are open */
+};
+
+/* In memory that all of them share; written by its own process. */
+struct member {
+	_Alignas(64) struct sockaddr_storage name;
+	socklen_t len;
+	unsigned number;
+	pid_t pid;
+	struct gates *gates;
+	uint32_t passed;
+	uint64_t cpu_ns[MEMBER_GATES]; /* that it had used when each gate opened */
+	uint64_t got;		       /* messages that have come to it */
+};
+
+struct members {
+	const struct options *o;
+	unsigned n;
+	struct gates *gates;
+	struct member *all;
+	uint64_t end; /* whoever has not come by then is missing */
+};
+
+/* The starter has none of their sockets.  Whatever it finds wrong ends all of them. */
+void members_begin(struct members *m, const struct options *o, void (*role)(struct members *, struct member *));
+bool members_come(struct members *m); /* all have come to the next gate; false: not in time */
+void members_go(struct members *m);   /* opens it */
+uint64_t members_cpu_ns(const struct members *m, unsigned gate); /* all of them, since the one before */
+void members_end(struct members *m);
+__attribute__((noreturn)) void members_fail(struct members *m, const char *what);
+unsigned descriptors_of(pid_t pid);
+
+/* A non-blocking socket with a name: PF_RDS, or AF_UNIX SOCK_DGRAM. */
+void member_open(struct member *me, struct sock *s, const struct options *o);
+void member_wait(struct member *me); /* at the next gate */
+enum sent { SENT, SENT_NO_ROOM, SENT_PEER_FULL };
+enum sent member_send(struct sock *s, const struct member *to, unsigned id, uint64_t seq);
+bool member_receive(struct sock *s); /* false: nothing there */
 
 /* ---- slots.c: memory that operations copy ---- */
 
@@ -176,6 +228,8 @@ void run_call(const struct options *o);
 void run_ping(const struct options *o);
 void run_starts(const struct options *o);
 void run_forked(const struct options *o);
+void run_crowd(const struct options *o);
+void run_clients(const struct options *o);
 void raise_limit(unsigned sockets);
 unsigned open_idle_sockets(const struct options *o);
 

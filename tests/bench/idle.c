@@ -77,12 +77,12 @@ void run_peer(const struct options *o)
 	sock_close(&s);
 }
 
-struct member {
+struct herd_member {
 	pid_t pid;
 	int in, out;
 };
 
-static void start_member(struct member *m, const struct options *o, unsigned id, const char *peer)
+static void start_member(struct herd_member *m, const struct options *o, unsigned id, const char *peer)
 {
 	char host[128], size[32], number[32], limit[32];
 	int in[2], out[2];
@@ -110,7 +110,7 @@ static void start_member(struct member *m, const struct options *o, unsigned id,
 		die("peer %u: %s", id, strerror(errno));
 }
 
-static void await_member(const struct member *m, unsigned id)
+static void await_member(const struct herd_member *m, unsigned id)
 {
 	char line[256];
 	ssize_t n = read(m->out, line, sizeof(line) - 1);
@@ -123,7 +123,7 @@ static void await_member(const struct member *m, unsigned id)
 
 void run_herd(const struct options *o)
 {
-	struct member *m = calloc(o->idle, sizeof(*m));
+	struct herd_member *m = calloc(o->idle, sizeof(*m));
 	char peer[128];
 	unsigned i, started;
 

@@ -17,7 +17,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
 SOURCES = ["worker.c", "sock.c", "measure.c", "rtt.c", "stream.c", "paced.c", "other.c", "idle.c", "first.c", "slots.c",
-           "rdmaop.c", "copy.c", "call.c", "starts.c"]
+           "rdmaop.c", "copy.c", "call.c", "starts.c", "members.c", "crowd.c", "clients.c"]
 
 
 class Fault(Exception):
@@ -106,7 +106,7 @@ class Worker:
             options.setdefault("host", side.host)
         arguments = [f"{k}={v}" for k, v in options.items()]
         self.errors = tempfile.TemporaryFile()
-        self.deadline = time.monotonic() + setup.limit
+        self.deadline = time.monotonic() + options["limit"]
         self.heard, self.watched = b"", []
         self.process = subprocess.Popen(
             command or [setup.worker, mode] + arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE,

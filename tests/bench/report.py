@@ -63,6 +63,13 @@ class Report:
         self.lines.append(f"@check row={row} name={name.replace(' ', '_')} value={value:.6g} op={op} "
                           f"target={target:.6g} verdict={verdict}")
 
+    def median(self, row, data, metric, side, op, target):
+        """Judges median(side)."""
+        if side in data:
+            values = data[side][metric]
+            self.value(row, f"{metric} {side}", statistics.median(values), op, target,
+                       spread=f"{short(min(values))} .. {short(max(values))}")
+
     def note(self, row, text):
         print(f"  note: {text}", flush=True)
         self.notes.append((row, text))

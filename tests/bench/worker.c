@@ -82,6 +82,7 @@ static void set_option(struct options *o, char *arg)
 		{"rds", NULL, NULL, &o->rds},	      {"spin", NULL, NULL, &o->spin},
 		{"reply", NULL, NULL, &o->reply},     {"tos", NULL, &o->tos, NULL},
 		{"read", NULL, NULL, &o->read},	      {"map", NULL, NULL, &o->map},
+		{"files", NULL, &o->files, NULL},
 	};
 	char *value = strchr(arg, '=');
 	size_t i;
@@ -138,10 +139,11 @@ int main(int argc, char **argv)
 		const char *name;
 		void (*run)(const struct options *);
 	} modes[] = {
-		{"rtt", run_rtt},	{"stream", run_stream}, {"paced", run_paced},	{"other", run_other},
-		{"poll", run_poll},	{"herd", run_herd},	{"peer", run_peer},	{"hog", run_hog},
-		{"first", run_first},	{"many", run_many},	{"copy", run_copy},	{"call", run_call},
-		{"rdmaop", run_rdmaop}, {"ping", run_ping},	{"starts", run_starts}, {"forked", run_forked},
+		{"rtt", run_rtt},	{"stream", run_stream},	  {"paced", run_paced},	  {"other", run_other},
+		{"poll", run_poll},	{"herd", run_herd},	  {"peer", run_peer},	  {"hog", run_hog},
+		{"first", run_first},	{"many", run_many},	  {"copy", run_copy},	  {"call", run_call},
+		{"rdmaop", run_rdmaop}, {"ping", run_ping},	  {"starts", run_starts}, {"forked", run_forked},
+		{"crowd", run_crowd},	{"clients", run_clients},
 	};
 	struct options o = {.role = "",
 			    .host = "127.0.0.1",
