@@ -135,17 +135,18 @@ void members_begin(struct members *m, const struct options *o, void (*role)(stru
 		begin(m, i, role);
 }
 
-/* The first fault ends all of them. */
+/* Told before they are ended, which may take long if there are many. */
 void members_fail(struct members *m, const char *what)
 {
 	unsigned i;
 
+	say("error %s", what);
 	for (i = 0; i < m->n; i++)
 		if (m->all[i].pid > 0)
 			kill(m->all[i].pid, SIGKILL);
 	while (wait(NULL) > 0)
 		;
-	die("%s", what);
+	exit(1);
 }
 
 /* One that has ended too early has said why, unless a signal has ended it. */
