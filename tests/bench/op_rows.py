@@ -92,7 +92,7 @@ def row_read1m(bench):
 
 
 def row_op4k(bench):
-    """RDMA write of 4 KiB with a message of 64 B, and an answer of 64 B (unix: 4 KiB + 64 B there)"""
+    """RDMA write of 4 KiB with a message of 64 B, and an answer of 64 B (others: 4 KiB + 64 B in one message)"""
     bench.report.heading("op4k", row_op4k.__doc__)
     if without(bench, "op4k"):
         return
