@@ -93,6 +93,7 @@ __attribute__((constructor)) void rds_engine_join(void)
 		.wake = rds_wait_wake,
 		.proxy_wake = rds_owner_wake,
 		.watched = rds_progress_others_watch,
+		.unseen = rds_progress_unseen_added,
 	};
 	rds_conn_client = (struct rds_conn_client){
 		.item_wanted = rds_op_wanted,

@@ -55,6 +55,23 @@ static void lazy_tick_begin(void)
 	rds_timer_set(&lazy_timer, os_now_ns() + TICK_NS);
 }
 
+/*
+ * A socket has input that the kernel does not show: the helper has to look at it.  With POLLING a
+ * thread will change attention soon, and LAZY has the tick.
+ */
+static void unseen_await_tick(enum rds_attention who)
+{
+	if (who == RDS_ATT_HELPER || who == RDS_ATT_LEADER)
+		lazy_tick_begin();
+}
+
+/* The helper itself looks at the end of its round. */
+void rds_progress_unseen_added(void)
+{
+	if (rds_helper_up && !rds_helper_is_self)
+		unseen_await_tick(rds_progress_attention);
+}
+
 static enum rds_at_send attention_at_send(enum rds_attention who)
 {
 	if (unlikely(atomic_load_explicit(&rds_progress_exiting, memory_order_relaxed)))
@@ -84,9 +101,8 @@ void rds_progress_attention_update(void)
 	else
 		want = RDS_ATT_HELPER;
 	atomic_store_explicit(&rds_progress_at_send, attention_at_send(want), memory_order_relaxed);
-	/* a socket has input that the kernel does not show: the helper has to look at it */
-	if ((want == RDS_ATT_HELPER || want == RDS_ATT_LEADER) && rds_sock_unseen)
-		lazy_tick_begin();
+	if (rds_sock_unseen)
+		unseen_await_tick(want);
 	if (want == rds_progress_attention && want != RDS_ATT_LEADER)
 		return;
 	rds_progress_attention = want;

@@ -362,6 +362,7 @@ struct rds_sock_events {
 	void (*proxy_wake)(void);		    /* a call for another process sleeps for it */
 	/* a program may sleep for it in the kernel, or in another process.  rx held */
 	void (*watched)(void);
+	void (*unseen)(void); /* rds_sock_unseen has one more socket.  rx held */
 };
 extern struct rds_sock_events rds_sock_events;
 

@@ -132,6 +132,7 @@ static void unseen_add(struct rds_sock *sk)
 	rds_sock_hold(sk);
 	sk->unseen_next = rds_sock_unseen;
 	rds_sock_unseen = sk;
+	rds_sock_events.unseen();
 }
 
 void rds_sock_unseen_add(struct rds_sock *sk)

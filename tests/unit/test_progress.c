@@ -33,6 +33,7 @@
 #include "engine/socket/socket.h"
 #include "engine/progress/wait.h"
 #include "engine/progress/state.h"
+#include "engine/conn/incoming.h"
 #include "tests/unit/suite.h"
 
 #define MS 1000000ull
@@ -271,6 +272,36 @@ START_TEST(test_kernel_watches)
 }
 END_TEST
 
+/*
+ * A message comes while no thread waits, and its program sleeps in the kernel by a call that is not
+ * interposed, or the socket is borrowed; _i: the helper itself has received it, and does not set a
+ * timer for that.
+ */
+START_TEST(test_unread_is_shown)
+{
+	struct rds_inc message = {.next = NULL};
+	int pair[2];
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	os_fd_init(&sock.pair);
+	atomic_store(&sock.pair.n[0], pair[1]);
+	atomic_store(&sock.ref, 1);
+	atomic_store(&sock.open, true);
+	sock.rx_head = &message;
+	rds_helper_is_self = _i;
+	rx_lock();
+	rds_sock_wake(&sock, POLLIN);
+	rx_unlock();
+	ck_assert_int_eq(lease == NULL, _i);
+	if (_i)
+		rds_progress_helper_round();
+	else
+		tick();
+	ck_assert_int_eq(poll(&(struct pollfd){.fd = pair[0], .events = POLLIN}, 1, 0), 1);
+	ck_assert_ptr_null(lease);
+}
+END_TEST
+
 /* Nothing of it without a device: the other transport's peers know whom they need not wake. */
 START_TEST(test_no_device)
 {
@@ -391,6 +422,7 @@ int main(void)
 	tcase_add_test(t, test_lease);
 	tcase_add_test(t, test_others_are_helped);
 	tcase_add_loop_test(t, test_kernel_watches, 0, 2);
+	tcase_add_loop_test(t, test_unread_is_shown, 0, 2);
 	tcase_add_test(t, test_no_device);
 	tcase_add_test(t, test_spin_fails);
 	tcase_add_test(t, test_aside);
