@@ -63,7 +63,7 @@ int rds_cong_attach(struct rds_conn *conn)
 
 void rds_cong_detach(struct rds_conn *conn)
 {
-	struct rds_cong_map *map = rds_cong_map_get(&conn->id.laddr);
+	struct rds_cong_map *map = rds_cong_map_find(&conn->id.laddr);
 	struct rds_conn **p;
 
 	for (p = map ? &map->conns : NULL; p && *p; p = &(*p)->map_next)
