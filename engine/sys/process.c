@@ -43,8 +43,11 @@ bool os_process_is_started(void)
 int os_process_mark(void)
 {
 	size_t len = (size_t)sysconf(_SC_PAGESIZE);
-	int *page = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int *page;
 
+	if (atomic_load(&process_page)) /* an earlier start has failed after it had marked the process */
+		return 0;
+	page = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (page == MAP_FAILED)
 		return -ENOMEM;
 	if (madvise(page, len, MADV_WIPEONFORK)) {
