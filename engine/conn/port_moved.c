@@ -56,13 +56,19 @@
 /* a peer that runs this library causes at most one for each port, until it acknowledges it */
 #define REDIRECTS_OUT_MAX 65536u
 
-/* Does another living process of this host have the port now? */
-static bool port_has_moved(const struct rds_conn *conn, uint16_t port)
+/*
+ * May another living process of this host have the port now?  If the registry is just being changed,
+ * that cannot be told without waiting, and rx is held.  Then the sender finds out: it asks which
+ * process has the port.
+ */
+static bool port_may_have_moved(const struct rds_conn *conn, uint16_t port)
 {
 	struct registry_owner own;
+	int err = registry_lookup_nowait(rds_node_registry, &conn->id.laddr, port, conn->id.scope, &own);
 
-	return registry_lookup(rds_node_registry, &conn->id.laddr, port, conn->id.scope, &own) == 0 &&
-	       memcmp(&own.procid, registry_self(rds_node_registry), sizeof(own.procid)) != 0 &&
+	if (err)
+		return err != -ENOENT;
+	return memcmp(&own.procid, registry_self(rds_node_registry), sizeof(own.procid)) != 0 &&
 	       registry_proc_alive(rds_node_registry, own.proc, &own.procid);
 }
 
@@ -141,7 +147,7 @@ static bool redirect_note_port(struct rds_conn *conn, uint16_t port, uint64_t se
 
 enum rds_rx_verdict rds_conn_redirect_refuse(struct rds_conn *conn, struct rds_ep *ep, const struct rds_hdr *hdr)
 {
-	if (!(((struct rds_ep_head *)ep)->t->ops->caps & RDS_TCAP_REMOTE) || !port_has_moved(conn, hdr->dport)) {
+	if (!(((struct rds_ep_head *)ep)->t->ops->caps & RDS_TCAP_REMOTE) || !port_may_have_moved(conn, hdr->dport)) {
 		RDS_STAT_INC_RX(recv_drop_no_sock);
 		return RDS_RX_DONE;
 	}

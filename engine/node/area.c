@@ -222,7 +222,7 @@ static void entry_copy(struct reg_sock *to, struct reg_sock *from)
 	reg_store(&to->mark, mark);
 	/*
 	 * A process that withdraws the entry without the lock either finds it here, or the
-	 * following check sees that it withdrew the entry there (withdraw_own()).
+	 * following check sees that it withdrew the entry there (store_nowait()).
 	 */
 	rds_fence();
 	after = reg_load(&from->mark);

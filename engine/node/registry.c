@@ -18,7 +18,7 @@
 #include "engine/node/registry_impl.h"
 
 #define LOOKUP_TRIES 256
-#define WITHDRAW_TRIES 16
+#define NOWAIT_TRIES 16
 
 struct registry *rds_node_registry;
 /* the process that has the registry open; it must not open it twice (registry_open()) */
@@ -381,11 +381,6 @@ static void store_bufs(struct reg_sock *s, const void *what)
 	reg_store(&s->rcvbuf, bufs[1]);
 }
 
-static void store_congested(struct reg_sock *s, const void *what)
-{
-	reg_store(&s->congested, *(const bool *)what);
-}
-
 static void store_mailbox_empty(struct reg_sock *s, const void *what)
 {
 	(void)what;
@@ -415,11 +410,6 @@ void registry_sock_set_bufs(struct registry *reg, uint32_t idx, uint32_t sndbuf,
 	store_own(reg, idx, store_bufs, bufs);
 }
 
-void registry_sock_set_congested(struct registry *reg, uint32_t idx, bool congested)
-{
-	store_own(reg, idx, store_congested, &congested);
-}
-
 void registry_sock_mailbox_clear(struct registry *reg, uint32_t idx)
 {
 	store_own(reg, idx, store_mailbox_empty, NULL);
@@ -443,34 +433,55 @@ void registry_sock_set_connected(struct registry *reg, uint32_t idx, const struc
 	} while (!done);
 }
 
-static void withdraw_from(struct registry *reg, struct reg_view *v, uint32_t idx)
-{
-	struct reg_sock *s = reg_sock_own(reg, v, idx);
-
-	if (s) {
-		store_unused(s, NULL);
-		reg_store(&reg_load(&v->a)->dirty, 1);
-	}
-}
-
 /*
- * The owner may always clear the entry's `mark`; the next process that has the lock repairs the
- * lists. A copy that is being made may contain the entry already. The loop repeats if other
- * processes have gone on meanwhile.
+ * Changes words of our own entry without the lock. A copy that is being made may contain the entry
+ * already. The loop repeats if other processes have gone on meanwhile.
  */
-static void withdraw_own(struct registry *reg, uint32_t idx)
+static void store_nowait(struct registry *reg, uint32_t idx,
+			 void (*store)(struct reg_view *v, struct reg_sock *s, bool what), bool what)
 {
 	_Atomic uint64_t *t = &reg->f->h.term;
+	struct reg_view *v;
+	struct reg_sock *s;
 	unsigned tries = 0;
 	uint64_t term;
 
 	do {
 		term = reg_load(t);
-		withdraw_from(reg, reg_view_of(reg, term), idx);
+		v = reg_view_of(reg, term);
+		if ((s = reg_sock_own(reg, v, idx)))
+			store(v, s, what);
 		rds_fence(); /* see entry_copy() */
-		if (term & REG_TERM_COPYING)
-			withdraw_from(reg, reg_view_of(reg, REG_TERM_AREA(term)), idx);
-	} while (atomic_fetch_add_explicit(t, 0, memory_order_acq_rel) != term && ++tries < WITHDRAW_TRIES);
+		v = reg_view_of(reg, REG_TERM_AREA(term));
+		if (term & REG_TERM_COPYING && (s = reg_sock_own(reg, v, idx)))
+			store(v, s, what);
+	} while (atomic_fetch_add_explicit(t, 0, memory_order_acq_rel) != term && ++tries < NOWAIT_TRIES);
+}
+
+static void store_congested(struct reg_view *v, struct reg_sock *s, bool congested)
+{
+	(void)v;
+	reg_store(&s->congested, congested);
+}
+
+/*
+ * Under rx, so it does not wait for the lock. A process that copies the entry at this very moment may
+ * leave the earlier value in the copy: rds-info shows it until the next change.
+ */
+void registry_sock_set_congested(struct registry *reg, uint32_t idx, bool congested)
+{
+	store_nowait(reg, idx, store_congested, congested);
+}
+
+/*
+ * The owner may always clear the entry's `mark`; the next process that has the lock repairs the
+ * lists.
+ */
+static void store_withdrawn(struct reg_view *v, struct reg_sock *s, bool unused)
+{
+	(void)unused;
+	store_unused(s, NULL);
+	reg_store(&reg_load(&v->a)->dirty, 1);
 }
 
 void registry_sock_remove(struct registry *reg, uint32_t idx)
@@ -479,7 +490,7 @@ void registry_sock_remove(struct registry *reg, uint32_t idx)
 
 	do {
 		if (reg_lock(reg)) {
-			withdraw_own(reg, idx);
+			store_nowait(reg, idx, store_withdrawn, true);
 			return;
 		}
 		s = reg_sock_own(reg, reg->at, idx);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "engine/conn/incoming.h"
+#include "engine/node/registry_impl.h"
 #include "engine/rdma/rdma.h"
 #include "engine/progress/progress.h"
 #include "tests/unit/suite.h"
@@ -634,6 +635,32 @@ START_TEST(test_many_refused)
 }
 END_TEST
 
+/*
+ * The registry is just being changed, so it cannot be told whether somebody else has the port now:
+ * the sender asks, and whoever receives does not wait.
+ */
+START_TEST(test_refused_without_asking)
+{
+	struct rds_hdr hdr = {.sport = 9, .dport = 6, .seq = 1};
+	struct reg_area *a = reg_load(&reg_view_current(rds_node_registry)->a);
+	struct rds_conn *conn;
+
+	far_connects();
+	conn = fake.eps[0]->head.conn;
+	rx_lock();
+	ck_assert_int_eq(rds_conn_redirect_refuse(conn, conn->ep, &hdr), RDS_RX_DONE);
+	ck_assert_uint_eq(atomic_load(&conn->nredirects_out), 0); /* nobody has it */
+	reg_store(&a->seq, reg_load(&a->seq) + 1);
+	ck_assert_int_eq(rds_conn_redirect_refuse(conn, conn->ep, &hdr), RDS_RX_DONE);
+	ck_assert_uint_eq(atomic_load(&conn->nredirects_out), 1);
+	ck_assert_uint_eq(reg_load(&a->seq) % 2, 1); /* not repaired: nobody took the lock */
+	reg_store(&a->seq, reg_load(&a->seq) + 1);
+	atomic_store(&conn->nredirects_out, 0);
+	rx_unlock();
+	other_ends();
+}
+END_TEST
+
 /* Its connection breaks and it asks anew, before we have asked: of two that cross ours may win. */
 static void comes_back_at_once(void *arg)
 {
@@ -682,6 +709,7 @@ int main(void)
 	tcase_add_test(tc, test_sends_back);
 	tcase_add_test(tc, test_sends_and_takes_nothing);
 	tcase_add_test(tc, test_many_refused);
+	tcase_add_test(tc, test_refused_without_asking);
 	tcase_add_test(suite_case(s, "wrapped", far_setup_wrapped, NULL, 60), test_moved);
 	return suite_run(s);
 }

@@ -96,6 +96,7 @@ START_TEST(withdrawn_while_it_is_copied)
 	uint32_t idx = add_ok(reg);
 	struct registry_owner o;
 	struct reg_area *copy;
+	uint64_t began;
 	struct child c;
 	char ready;
 	void *p;
@@ -113,6 +114,10 @@ START_TEST(withdrawn_while_it_is_copied)
 	reg_store(&file->h.term, REG_TERM_ONE | REG_TERM_COPYING | 1);
 	ck_assert_int_eq(registry_lookup(reg, &a, 4000, 0, &o), 0);
 	mock_clock_own(0);
+	began = os_now_ns();
+	registry_sock_set_congested(reg, idx, true); /* called by who receives, and waits for nobody */
+	ck_assert_uint_lt(os_now_ns() - began, 1000000);
+	ck_assert_uint_eq(reg_load(&copy->sock[idx].congested), 1);
 	registry_sock_remove(reg, idx);
 	mock_clock_common();
 	reg_store(&file->h.term, REG_TERM_ONE | 1);
