@@ -129,7 +129,7 @@ int borrower_wait(int fd, struct borrower_call *c, struct pollfd *p, bool greete
  * it has not come yet.
  */
 bool borrower_await_hello(int fd, uint64_t inode, struct pollfd *p);
-/* Before the next attempt to get a channel: 0, or an error as from borrower_wait(). */
+/* Before the next attempt to get a channel: 0, an error as from borrower_wait(), or -EMFILE. */
 int borrower_pause(int fd, struct borrower_call *c, unsigned tries);
 /*
  * The call sleeps at the owner, and this thread until it can read something: bytes, or -1 and

@@ -122,9 +122,6 @@ static int call_check_patience(int fd, struct borrower_call *c, bool greeted, ui
 		c->late = -ETIMEDOUT;
 		return -BORROWER_LATE;
 	}
-	if (waited >= rds_patience_ms(RDS_PATIENCE_OWNER_LATE))
-		rds_warn_once("the process that owns an RDS socket of this one does not answer: is it stopped? "
-			      "Continue or kill it");
 	return !greeted && owner == UNKNOWN && waited >= rds_patience_ms(RDS_PATIENCE_OWNER_NONE) ? -ENOTCONN : 0;
 }
 
@@ -204,6 +201,9 @@ int borrower_wait(int fd, struct borrower_call *c, struct pollfd *p, bool greete
 			return err;
 		if (waited >= rds_patience_ns(RDS_PATIENCE_OWNER))
 			look = LONG_LOOK_MS;
+		if (waited >= rds_patience_ns(RDS_PATIENCE_OWNER_LATE))
+			rds_warn_once("the process that owns an RDS socket of this one does not answer: is it stopped? "
+				      "Continue or kill it");
 		n = look_poll(c, p, look);
 		if (n == -BORROWER_LATE)
 			return n;
@@ -247,6 +247,11 @@ int borrower_pause(int fd, struct borrower_call *c, unsigned tries)
 	err = call_check_patience(fd, c, false, os_now_ns() - *since);
 	if (err)
 		return err;
+	if (tries >= rds_patience_ms(RDS_PATIENCE_OWNER) / PAUSE_MS)
+		rds_warn_once("the process that owns an RDS socket of this one has no descriptor or memory left to "
+			      "serve it: raise `ulimit -n` of that process");
+	if (tries >= rds_patience_ms(RDS_PATIENCE_OWNER_FULL) / PAUSE_MS)
+		return -EMFILE;
 	err = look_poll(c, &nothing, tries < PAUSE_MS ? (int)tries : PAUSE_MS);
 	return err == -BORROWER_LATE ? err : 0;
 }

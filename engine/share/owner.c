@@ -89,7 +89,9 @@ int rds_owner_send_reply(struct rds_owner_channel *h, uint32_t seq, struct rds_o
 	r->a.seq = seq;
 	r->a.has_message = r->taken != NULL;
 	if (r->a.data_len > RDS_SHARE_INLINE) {
-		memfd = os_memfd_sealed(&(struct iovec){.iov_base = r->data, .iov_len = r->a.data_len}, 1);
+		do
+			memfd = os_memfd_sealed(&(struct iovec){.iov_base = r->data, .iov_len = r->a.data_len}, 1);
+		while (memfd == -EMFILE && rds_owner_want_room());
 		if (memfd < 0)
 			return memfd;
 		r->a.big = r->a.data_len;
@@ -164,6 +166,17 @@ static void owner_detach_channel(struct rds_owner_channel *h, bool read)
 
 /* ---- requests ---- */
 
+static int owner_send_outcome(struct rds_owner_channel *h, uint32_t seq, struct rds_owner_reply *r)
+{
+	int err = rds_owner_send_reply(h, seq, r);
+
+	if (err != -EMFILE && err != -ENFILE && err != -ENOMEM)
+		return err;
+	/* There is no file for its bytes: its message waits for the next call. */
+	owner_settle_unread(h, false);
+	return rds_owner_send_result(h, seq, err);
+}
+
 bool rds_owner_try_call(struct rds_owner_channel *h, const struct rds_owner_request *call, bool slept, bool *gone)
 {
 	bool send = call->req.op == RDS_SHARE_SEND, more;
@@ -203,7 +216,7 @@ bool rds_owner_try_call(struct rds_owner_channel *h, const struct rds_owner_requ
 	if (slept && !send)
 		err = rds_owner_channel_say(h, RDS_SHARE_READY, call->req.seq, 0);
 	if (!err)
-		err = rds_owner_send_reply(h, call->req.seq, &r);
+		err = owner_send_outcome(h, call->req.seq, &r);
 	r.taken = NULL;
 	rds_owner_reply_free(&r);
 	*gone = err != 0;
@@ -329,11 +342,49 @@ static bool owner_handle_request(struct rds_owner_channel *h, struct rds_owner_r
 	return gone;
 }
 
+/*
+ * The request's file did not come, because no descriptor was free: the call is not made.  True: the
+ * channel is closed.
+ */
+static bool owner_refuse_cut(struct rds_owner_channel *h, size_t len)
+{
+	struct rds_share_request q = {0};
+
+	if (len >= sizeof(q))
+		memcpy(&q, packet, sizeof(q));
+	owner_settle_unread(h, true);
+	if (!h->call && !rds_owner_want_room()) {
+		rds_warn_once("a process that shares an RDS socket cannot send on it, because this process has no "
+			      "descriptor left for the message: raise `ulimit -n` of this process");
+		if (!rds_owner_send_result(h, q.seq, -EMFILE))
+			return false;
+	}
+	owner_send_retry(h, q.seq);
+	return true;
+}
+
+/* Takes the descriptor.  True: the channel is closed. */
+static bool owner_take_packet(struct rds_owner_channel *h, size_t len, int memfd, bool *more)
+{
+	struct rds_owner_request *call;
+
+	if (rds_owner_request_read(packet, len, memfd, &call)) {
+		rds_warn_once("a process that shares an RDS socket has sent an invalid request: its channel is "
+			      "closed (another version of this library?)");
+		owner_detach_channel(h, true);
+		return true;
+	}
+	if (!request_is_withdrawn(h, call, more))
+		return owner_handle_request(h, call);
+	owner_settle_unread(h, true); /* read before this request was sent */
+	rds_owner_request_free(call);
+	return false;
+}
+
 static void owner_channel_event(struct rds_helper_event *ev, uint32_t events)
 {
 	struct rds_owner_channel *h = container_of(ev, struct rds_owner_channel, ev);
 	int fds[OS_PASS_MAX];
-	struct rds_owner_request *call;
 	unsigned nfds, i, most = RDS_EVENT_MAX; /* level-triggered: the rest makes another event */
 	bool lost, more = true;
 	ssize_t n;
@@ -349,20 +400,10 @@ static void owner_channel_event(struct rds_helper_event *ev, uint32_t events)
 			owner_detach_channel(h, n != -ECONNRESET);
 			return;
 		}
-		for (i = 1; i < nfds; i++)
+		for (i = lost ? 0 : 1; i < nfds; i++)
 			os_close(fds[i]);
-		if (rds_owner_request_read(packet, (size_t)n, nfds ? fds[0] : -1, &call)) {
-			rds_warn_once("a process that shares an RDS socket has sent an invalid request: its channel is "
-				      "closed (another version of this library?)");
-			owner_detach_channel(h, true);
+		if (lost ? owner_refuse_cut(h, (size_t)n) : owner_take_packet(h, (size_t)n, nfds ? fds[0] : -1, &more))
 			return;
-		}
-		if (request_is_withdrawn(h, call, &more)) {
-			owner_settle_unread(h, true); /* read before this request was sent */
-			rds_owner_request_free(call);
-		} else if (owner_handle_request(h, call)) {
-			return;
-		}
 	}
 }
 

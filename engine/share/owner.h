@@ -101,6 +101,11 @@ void rds_owner_wake(void);
 void rds_owner_round(void);
 void rds_owner_sleep_forget(void);
 
+/*
+ * owner_attach.c: no descriptor is left.  True: some were in reserve, and are free now.  False: there
+ * may be some soon, if borrowers have channels that they do not use.
+ */
+bool rds_owner_want_room(void);
 /* owner_attach.c: a reply with a message is unread in a channel from now on. */
 void rds_owner_reply_unread(void);
 /* owner_attach.c: reads our end of a stand-in's pair.  The caller has a reference.  Helper. */

@@ -10,8 +10,9 @@
  * away, and the log says so.
  *
  * Channels are kept for as long as their processes have the socket, most of them unused.  When
- * there is no descriptor for another channel, those that have been idle for longest are closed:
- * their borrowers make another one with their next call.
+ * there is no descriptor for another channel, the helper's reserve is given up.  After that the
+ * channels that have been idle for longest are closed: their borrowers make another one with their
+ * next call.
  *
  * Must not know what is asked for over a channel.
  */
@@ -129,13 +130,15 @@ static void owner_make_room(struct rds_timer *tm)
 
 static struct rds_timer room = {.fn = owner_make_room};
 
-/* Makes room soon: the process that found none asks again. */
-static void owner_want_room(void)
+bool rds_owner_want_room(void)
 {
 	uint64_t now = os_now_ns();
 
+	if (rds_helper_reserve_release())
+		return true;
 	if (!rds_timer_is_set(&room))
 		rds_timer_set(&room, now - room_made < ROOM_AGAIN_NS ? room_made + ROOM_AGAIN_NS : now);
+	return false;
 }
 
 /* It has no threads any more, whether it was waited for or not.  False if that is unknown. */
@@ -282,7 +285,7 @@ static void attach_accept(struct rds_sock *sk, const struct rds_share_attach *he
 	else
 		c = owner_new(sk, fds[1]);
 	if (!c) {
-		owner_want_room();
+		rds_owner_want_room();
 		os_close(fds[0]);
 		return;
 	}
@@ -293,7 +296,7 @@ static void attach_accept(struct rds_sock *sk, const struct rds_share_attach *he
 		rds_sock_watch(sk, atomic_load(&c->standin), false); /* before it can poll */
 	err = owner_channel_new(c, fds[0]);
 	if (err == -EMFILE)
-		owner_want_room();
+		rds_owner_want_room();
 	/* -EPIPE, -ECONNRESET: the borrower has closed the channel again, or has ended. */
 	if (err && err != -EPIPE && err != -ECONNRESET)
 		rds_warn_once("an RDS socket cannot be shared with another process just now: %s", strerror(-err));
@@ -398,7 +401,7 @@ void rds_owner_pair_readable(struct rds_sock *sk)
 		if (!--most)
 			rds_owner_look_later(sk); /* edge-triggered: the rest makes no event */
 		if (lost)
-			owner_want_room();
+			rds_owner_want_room();
 		if ((n == sizeof(hello) || n == RDS_SHARE_QUIET) && (nfds || lost))
 			attach_accept(sk, &hello, n == RDS_SHARE_QUIET, fds, nfds);
 		else if (n == 1 && !nfds && !*(const char *)&hello)

@@ -50,6 +50,7 @@
 	X(OWNER_UNKNOWN, 100, "the same, of which nothing is known, or after the socket's own timeout", "EAGAIN, ETIMEDOUT") \
 	X(OWNER_LATE, 5000, "the owner, in a call that may sleep", "a line is logged") \
 	X(OWNER_NONE, 30000, "the same, of which nothing is known", "ENOTCONN") \
+	X(OWNER_FULL, 10000, "the owner, which has no descriptor left to serve us with", "EMFILE") \
 	X(OWNER_CLOSE, 100, "the owner to close a socket whose last number is closed", "close() returns") \
 	X(BORROWER_IDLE, 1000, "the next call of a borrower, if descriptors run short", "its channel is closed") \
 	X(MEMORY_GRANT, 5000, "the owner to take our memory for RDMA", "EAGAIN") \
