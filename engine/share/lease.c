@@ -29,6 +29,7 @@
 #include "engine/helper/fd_exchange.h"
 
 #define LEASE_SIZE sizeof(struct rds_lease_page)
+#define WRITER_NAP_NS 100000
 #define RESERVE 24 /* descriptors left for the program, and for parking when it ends */
 
 static struct rds_sock *unexported; /* control */
@@ -57,6 +58,8 @@ void rds_lease_write(struct rds_sock *sk)
 		return;
 	do {
 		wanted = atomic_load(&sk->lease_wanted);
+		if (atomic_load(&sk->accepts_nothing)) /* again: rds_lease_release() waits for this thread */
+			continue;
 		which = !atomic_load(&lease->which);
 		rds_share_state_fill(sk, &lease->st[which]);
 		atomic_store(&lease->which, which);
@@ -205,10 +208,19 @@ int rds_lease_take_mailbox(struct rds_sock *sk, int mailbox)
 	return os_dup_high_slot(mailbox, &sk->mailbox_fd.n[0]);
 }
 
+/*
+ * The page is not written any more, but a thread may have begun before.  If that is this thread,
+ * interrupted by a signal, it does not go on before the process ends.
+ */
 void rds_lease_release(struct rds_sock *sk)
 {
-	if (atomic_load(&sk->lease))
-		os_lock(atomic_load(&sk->lease_fd.n[0]), F_UNLCK, 0, 1, false);
+	uint64_t until = os_now_ns() + rds_patience_ns(RDS_PATIENCE_LOCK);
+
+	if (!atomic_load(&sk->lease))
+		return;
+	while (atomic_load(&sk->lease_wanted) && os_now_ns() < until)
+		os_nap_ns(WRITER_NAP_NS);
+	os_lock(atomic_load(&sk->lease_fd.n[0]), F_UNLCK, 0, 1, false);
 }
 
 int rds_lease_retake(struct rds_sock *sk)

@@ -73,7 +73,10 @@ void rds_lease_make_late(struct rds_sock *sk);
 /* State that the lease contains has changed. Any thread, any lock; also from a signal handler. */
 void rds_lease_write(struct rds_sock *sk);
 
-/* Gives up the lock, and takes it again: 0, or -EAGAIN, another process is the owner. */
+/*
+ * Gives up the lock of a socket that accepts nothing any more, and takes it again: 0, or -EAGAIN,
+ * another process is the owner.
+ */
 void rds_lease_release(struct rds_sock *sk);
 int rds_lease_retake(struct rds_sock *sk);
 void rds_lease_close(struct rds_sock *sk); /* the descriptors in the calling thread's table */

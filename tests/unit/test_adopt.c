@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -25,6 +26,7 @@
 #include "engine/share/lease.h"
 #include "engine/node/layout.h"
 #include "engine/calls/start.h"
+#include "engine/sys/patience.h"
 #include "tests/mock/clock.h"
 #include "tests/slow.h"
 #include "tests/unit/suite.h"
@@ -610,6 +612,65 @@ START_TEST(what_changes_too_late)
 }
 END_TEST
 
+/* ---- a thread that has begun to write the lease when the socket is parked ---- */
+
+static struct rds_sock *written;
+static _Atomic bool writer_inside, released, released_early;
+
+void __real_rds_share_state_fill(const struct rds_sock *sk, struct rds_share_state *st);
+void __wrap_rds_share_state_fill(const struct rds_sock *sk, struct rds_share_state *st);
+int __real_os_lock(int fd, short type, off_t start, off_t n, bool wait);
+int __wrap_os_lock(int fd, short type, off_t start, off_t n, bool wait);
+
+/* It takes its time: enough for whoever does not wait for it. */
+void __wrap_rds_share_state_fill(const struct rds_sock *sk, struct rds_share_state *st)
+{
+	unsigned ms;
+
+	if (sk == written && !atomic_exchange(&writer_inside, true)) {
+		test_until(atomic_load(&sk->accepts_nothing));
+		for (ms = 0; ms < 100 && !atomic_load(&released); ms++)
+			usleep(1000);
+		atomic_store(&released_early, atomic_load(&released));
+	}
+	__real_rds_share_state_fill(sk, st);
+}
+
+int __wrap_os_lock(int fd, short type, off_t start, off_t n, bool wait)
+{
+	if (written && type == F_UNLCK && fd == atomic_load(&written->lease_fd.n[0]))
+		atomic_store(&released, true);
+	return __real_os_lock(fd, type, start, n, wait);
+}
+
+static void *write_lease(void *sk)
+{
+	rds_sock_changed(sk);
+	return NULL;
+}
+
+START_TEST(what_is_being_written)
+{
+	struct sockaddr_in name;
+	struct rds_sock *sk = bound_here(&standin, &name);
+	pthread_t writer;
+
+	rds_hook_number = number_of;
+	rds_share_begin();
+	atomic_store(&rds_patience_factor, 1000); /* the writer may be late on a busy machine */
+	written = sk;
+	ck_assert_int_eq(pthread_create(&writer, NULL, write_lease, sk), 0);
+	test_until(atomic_load(&writer_inside));
+	ck_assert_uint_eq(rds_handoff_out(is_new), 1);
+	pthread_join(writer, NULL);
+	ck_assert(atomic_load(&released) && !atomic_load(&released_early));
+	written = NULL;
+	rds_handoff_cancel();
+	rds_hook_number = NULL;
+	end(sk);
+}
+END_TEST
+
 /* The lowest number that is free, and with it every higher one, is not to be had. */
 static struct rlimit no_numbers(void)
 {
@@ -688,6 +749,7 @@ int main(void)
 	tcase_add_loop_test(t, what_is_no_end, 0, 3);
 	tcase_add_test(t, congestion_in_the_lease);
 	tcase_add_test(t, what_changes_too_late);
+	tcase_add_test(t, what_is_being_written);
 	tcase_add_test(t, what_cannot_be_saved);
 	tcase_add_loop_test(t, anything, 0, 4);
 	return suite_run(s);
