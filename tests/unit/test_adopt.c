@@ -238,6 +238,58 @@ START_TEST(what_was_left)
 }
 END_TEST
 
+static _Atomic bool turned;
+
+static void turn(struct rds_timer *tm)
+{
+	(void)tm;
+	atomic_store(&turned, true);
+}
+
+/* What the helper has to do in ns nanoseconds is done, and so is its round. */
+static void helper_turns(uint64_t ns)
+{
+	static struct rds_timer timer = {.fn = turn};
+
+	for (unsigned i = 0; i < 2; i++, ns = 0) {
+		atomic_store(&turned, false);
+		rds_timer_set(&timer, os_now_ns() + ns);
+		test_until(atomic_load(&turned));
+	}
+}
+
+static bool helper_looks_first; /* it looks at the socket when it has not got its descriptor */
+
+int __real_os_pass_send(int fd, const void *buf, size_t n, const int *fds, unsigned nfds, int flags);
+int __wrap_os_pass_send(int fd, const void *buf, size_t n, const int *fds, unsigned nfds, int flags);
+
+int __wrap_os_pass_send(int fd, const void *buf, size_t n, const int *fds, unsigned nfds, int flags)
+{
+	const uint32_t *words = buf;
+
+	if (helper_looks_first && n == 2 * sizeof(*words) + sizeof(void *) && words[1] == RDS_EXPORT_SOCK) {
+		helper_looks_first = false;
+		helper_turns(0);
+	}
+	return __real_os_pass_send(fd, buf, n, fds, nfds, flags);
+}
+
+/* Those that have the socket as well and sleep for it are shown that there are messages. */
+START_TEST(what_is_shown_to_others)
+{
+	struct rds_sock *sk = NULL;
+
+	left();
+	helper_looks_first = true;
+	ck_assert_int_eq(adopt(&sk, end_of_it), 0);
+	ck_assert(!helper_looks_first);
+	helper_turns(50000000);
+	ck_assert_int_eq(poll(&(struct pollfd){.fd = standin, .events = POLLIN}, 1, 0), 1);
+	ck_queue(sk);
+	end(sk);
+}
+END_TEST
+
 /* All of it, as far as it makes sense: 2 does everywhere. */
 START_TEST(all_that_was_left)
 {
@@ -737,6 +789,7 @@ int main(void)
 	TCase *t = suite_case(s, "adopt", setup, NULL, 60);
 
 	tcase_add_test(t, what_was_left);
+	tcase_add_test(t, what_is_shown_to_others);
 	tcase_add_test(t, what_waits_for_an_update);
 	tcase_add_loop_test(t, what_polls_for_an_update, 0, 4);
 	tcase_add_test(t, ends_of_messages);
