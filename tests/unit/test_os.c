@@ -528,6 +528,33 @@ START_TEST(zeroed_at_fork)
 }
 END_TEST
 
+static unsigned long pages_mapped(void)
+{
+	FILE *f = fopen("/proc/self/statm", "re");
+	unsigned long n = 0;
+
+	ck_assert_ptr_nonnull(f);
+	ck_assert_int_eq(fscanf(f, "%lu", &n), 1);
+	fclose(f);
+	return n;
+}
+
+/* A program whose engine cannot start may try again and again. */
+START_TEST(marked_once)
+{
+	unsigned long before;
+	unsigned i;
+
+	ck_assert_int_eq(os_process_mark(), 0);
+	pages_mapped(); /* whatever stdio needs is there */
+	before = pages_mapped();
+	for (i = 0; i < 100; i++)
+		ck_assert_int_eq(os_process_mark(), 0);
+	ck_assert_uint_lt(pages_mapped(), before + 50);
+	ck_assert(!os_process_inherited());
+}
+END_TEST
+
 /*
  * A reader that goes on until nothing is there never returns if the writer goes on writing.  Here
  * all bytes are there before the read begins.
@@ -684,6 +711,7 @@ int main(void)
 #endif
 	tcase_add_test(tc, sockets_and_waiting);
 	tcase_add_loop_test(tc, zeroed_at_fork, 0, 2);
+	tcase_add_test(tc, marked_once);
 	tcase_add_test(tc, what_lies_there);
 	tcase_add_test(tc, quiet_writes);
 	tcase_add_test(tc, random_is_not_constant);
