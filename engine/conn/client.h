@@ -60,6 +60,11 @@ struct rds_conn_client {
 	void (*report_end)(struct rds_queue_unacked *u, int status);
 	/* ... is it a message that is dropped, not sent? */
 	bool (*report_aborted)(const struct rds_queue_unacked *u);
+	/*
+	 * ... the peer has acknowledged it: does it wait for the answer to an operation?  Then work
+	 * is added when that comes.
+	 */
+	bool (*report_unanswered)(const struct rds_queue_unacked *u);
 
 	/* ---- the operations of a connection; rx and tx held ---- */
 	/*
@@ -102,6 +107,11 @@ static inline void rds_unacked_report_end(struct rds_queue_unacked *u, int statu
 {
 	if (unlikely(u->report & RDS_REPORT_END))
 		rds_conn_client.report_end(u, status);
+}
+
+static inline bool rds_unacked_unanswered(const struct rds_queue_unacked *u)
+{
+	return unlikely(u->report & RDS_REPORT_END) && rds_conn_client.report_unanswered(u);
 }
 
 static inline bool rds_unacked_aborted(const struct rds_queue_unacked *u)

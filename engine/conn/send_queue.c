@@ -94,6 +94,17 @@ void rds_queue_unacked_release(struct rds_queue_unacked *u)
 	rds_sock_snd_sub(sk, 1, u->len);
 }
 
+/*
+ * Is the first message over?  The peer acknowledges it even if it has refused its operation.  So a
+ * message that is reported with its operations is over when they have been answered.
+ */
+static bool queue_first_over(const struct rds_conn *conn, uint64_t acked)
+{
+	const struct rds_queue_unacked *u = &conn->unacked[conn->head];
+
+	return conn->count && u->seq <= acked && !rds_unacked_unanswered(u);
+}
+
 /* A run of acknowledged messages of one socket: accounted for together. */
 static void queue_release_run(struct rds_conn *conn, uint64_t acked)
 {
@@ -112,9 +123,26 @@ static void queue_release_run(struct rds_conn *conn, uint64_t acked)
 		}
 		conn->head = (conn->head + 1) & (conn->cap - 1);
 		conn->count--;
-	} while (conn->count && conn->unacked[conn->head].seq <= acked && conn->unacked[conn->head].sk == sk);
+	} while (queue_first_over(conn, acked) && conn->unacked[conn->head].sk == sk);
 	if (n)
 		rds_sock_snd_sub(sk, n, bytes);
+}
+
+/* The first message waits for an answer.  Messages behind it that do not are over. */
+static void queue_release_behind(struct rds_conn *conn, uint64_t acked)
+{
+	unsigned i;
+
+	for (i = 1; i < conn->count; i++) {
+		struct rds_queue_unacked *u = rds_queue_unacked_at(conn, i);
+
+		if (u->seq > acked)
+			return;
+		if (u->cancelled || rds_unacked_unanswered(u))
+			continue;
+		rds_queue_unacked_release(u);
+		u->cancelled = true;
+	}
 }
 
 /*
@@ -157,11 +185,12 @@ void rds_queue_reap(struct rds_conn *conn)
 		conn_distrust_ack(conn, acked);
 		return;
 	}
-	if (acked <= conn->acked)
-		return;
-	conn->acked = acked;
-	while (conn->count && conn->unacked[conn->head].seq <= acked)
+	if (acked > conn->acked)
+		conn->acked = acked;
+	while (queue_first_over(conn, acked))
 		queue_release_run(conn, acked);
+	if (unlikely(conn->count && conn->unacked[conn->head].seq <= acked))
+		queue_release_behind(conn, acked);
 }
 
 /* ---- waiting ---- */
@@ -312,8 +341,11 @@ void rds_queue_flush(struct rds_conn *conn)
 
 struct rds_queue_item *rds_queue_item_copy(struct rds_conn *conn, struct rds_ep *ep, const struct rds_queue_unacked *u)
 {
-	const void *bytes = conn->t->ops->retained(ep, u->pos);
-	struct rds_queue_item *q = bytes ? malloc(sizeof(*q) + u->len) : NULL;
+	/* Of one that is acknowledged only the end is still to be told: it is not sent again. */
+	const bool gone = u->seq <= conn->acked;
+	const uint32_t len = gone ? 0 : u->len;
+	const void *bytes = gone ? "" : conn->t->ops->retained(ep, u->pos);
+	struct rds_queue_item *q = bytes ? malloc(sizeof(*q) + len) : NULL;
 
 	if (!q)
 		return NULL;
@@ -324,7 +356,7 @@ struct rds_queue_item *rds_queue_item_copy(struct rds_conn *conn, struct rds_ep 
 	q->port_asked = false;
 	q->meant_sock = 0;
 	q->hdr = (struct rds_hdr){.seq = u->seq,
-				  .len = u->len,
+				  .len = len,
 				  .sport = u->sport,
 				  .dport = u->dport,
 				  .flags = (uint8_t)(u->flags | RDS_FLAG_RETRANSMITTED | RDS_FLAG_ACK_REQUIRED),
@@ -335,7 +367,7 @@ struct rds_queue_item *rds_queue_item_copy(struct rds_conn *conn, struct rds_ep 
 	q->answers = NULL;
 	if (unlikely(u->flags & RDS_FLAG_REDIRECT))
 		rds_queue_answer_add(conn, q);
-	memcpy(q->data, bytes, u->len);
+	memcpy(q->data, bytes, len);
 	return q;
 }
 
@@ -415,22 +447,30 @@ void rds_queue_acked(struct rds_conn *conn, struct rds_received there)
 /*
  * The peer process has ended.  It may have accepted the messages that a transport had, and the next
  * owner of its socket may have them by now (shutdown.c).  Where endpoints are memory that outlives
- * the peer, it is known what it had accepted, and that is gone with it.
+ * the peer, it is known what it had accepted.
  */
-void rds_queue_drop_all(struct rds_conn *conn)
+static int queue_lost_as(const struct rds_conn *conn, const struct rds_queue_unacked *u)
 {
 	bool known = (conn->t->ops->caps & RDS_TCAP_SURVIVES) && !conn->ack_unknown;
-	int sent = known ? RDS_RDMA_DROPPED : RDS_RDMA_OTHER_ERROR;
 
+	return known && u->seq > conn->acked ? RDS_RDMA_DROPPED : RDS_RDMA_OTHER_ERROR;
+}
+
+void rds_queue_drop_all(struct rds_conn *conn)
+{
 	while (conn->count) {
-		rds_unacked_report_end(&conn->unacked[conn->head], sent);
-		rds_queue_unacked_release(&conn->unacked[conn->head]);
+		struct rds_queue_unacked *u = &conn->unacked[conn->head];
+
+		rds_unacked_report_end(u, queue_lost_as(conn, u));
+		rds_queue_unacked_release(u);
 		conn->head = (conn->head + 1) & (conn->cap - 1);
 		conn->count--;
 	}
 	while (conn->queue) {
-		rds_unacked_report_end(&conn->queue->u, conn->queue->was_sent ? sent : RDS_RDMA_DROPPED);
-		rds_queue_unacked_release(&conn->queue->u);
+		struct rds_queue_item *q = conn->queue;
+
+		rds_unacked_report_end(&q->u, q->was_sent ? queue_lost_as(conn, &q->u) : RDS_RDMA_DROPPED);
+		rds_queue_unacked_release(&q->u);
 		queue_pop(conn);
 	}
 }

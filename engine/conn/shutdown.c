@@ -257,9 +257,9 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 	rds_lock(&conn->tx);
 	conn->peer_ending = ending;
 	was_up = ep && conn->ep == ep;
-	conn_end_operations(conn, was_up, peer_gone);
 	if (was_up)
-		rds_queue_reap(conn);
+		rds_queue_reap(conn); /* first: an operation that has ended counts as answered */
+	conn_end_operations(conn, was_up, peer_gone);
 	if (peer_gone)
 		unsent = conn_take_rerouted(conn);
 	if (was_up)

@@ -13,8 +13,8 @@
  *
  * What a break costs is in op_flush.c.  The operations of a socket that uses RDS_CMSG_ASYNC_SEND
  * are reported with their messages, so that there is one order.  Such an operation, when it is
- * done, is the report of its message, too, and its own failure counts.  If the message has been
- * acknowledged by then, the operation is reported when it is done, like any other.
+ * done, is the report of its message, too, and its own failure counts.  If it was not answered when
+ * the connection broke, the end of its message tells what became of it (`unsure`).
  *
  * A message that is handed off with its socket before any transport has had it
  * (share/handoff_unsent.c) takes its report along.
@@ -131,6 +131,9 @@ static void async_end(struct rds_op *op, int status)
 		return;
 	rds_op_async_reported(op);
 	async_unlist(op);
+	/* What a read or an atomic brings is lost, though its message has arrived. */
+	if (op->unsure && op->kind != RDS_OP_WRITE && status == RDS_RDMA_SUCCESS)
+		status = RDS_RDMA_OTHER_ERROR;
 	if (op->status == RDS_RDMA_SUCCESS || op->unsure)
 		op->status = status;
 	if (async_reportable(op)) {
@@ -157,7 +160,6 @@ void rds_op_async_end(struct rds_queue_unacked *u, int status)
 			rds_op_put(op);
 		} else { /* the operation is reported when it is done */
 			op->with_message = false;
-			op->arrived = status == RDS_RDMA_SUCCESS;
 		}
 	}
 	rx_unlock();
@@ -221,4 +223,18 @@ bool rds_op_async_refuses(struct rds_sock *sk, const struct in6_addr *to)
 bool rds_op_async_aborted(const struct rds_queue_unacked *u)
 {
 	return u->async->aborted;
+}
+
+bool rds_op_async_unanswered(const struct rds_queue_unacked *u)
+{
+	struct rds_op *op;
+	bool any = false;
+
+	if (u->async->async_only)
+		return false;
+	rx_lock();
+	for (op = u->async; op; op = op->message_next)
+		any |= op->awaited = !op->over;
+	rx_unlock();
+	return any;
 }

@@ -173,7 +173,8 @@ static void op_end_once(struct rds_op *op, int status)
 	rds_op_fetch_end(op, false);
 	op_device_uncount(op);
 	op->blocked_in = NULL; /* the flush sets it again, if the message still has to wait */
-	if (op->refs > 1) {    /* queued parts of it may block others */
+	/* queued parts of it may block others, or its message waits for that */
+	if (op->refs > 1 || op->awaited) {
 		op->conn->want_flush = true;
 		rds_conn_work_add(op->conn);
 	}
@@ -193,6 +194,7 @@ static void op_complete(struct rds_op *op, int status)
 {
 	if (op->done)
 		return;
+	op->unsure = op->with_message && op->started && !op->over && status == RDS_RDMA_DROPPED;
 	op_end_once(op, status);
 	op->to = op->conn->id.faddr;
 	op_unlist(op);
@@ -357,8 +359,8 @@ static uint64_t unacked_message_id(const struct rds_queue_unacked *u)
 
 /*
  * An operation and its message arrive both or neither.  The program has been told, or will be, that
- * the operation has succeeded, so the message is sent again.  Its number keeps it from arriving
- * twice.
+ * the operation has succeeded, so the message is sent again, unless the peer has acknowledged it.
+ * Its number keeps it from arriving twice.
  */
 void rds_ops_judge(struct rds_conn *conn)
 {
@@ -372,7 +374,7 @@ void rds_ops_judge(struct rds_conn *conn)
 		struct rds_queue_unacked *u = rds_queue_unacked_at(conn, i);
 		uint64_t message = unacked_message_id(u);
 
-		if (message)
+		if (message && u->seq > conn->acked)
 			u->again = message < waits ? !message_has_failed(conn, message)
 						   : message_ops_succeeded(conn, message);
 	}
@@ -388,18 +390,6 @@ bool rds_ops_async_under_way(const struct rds_conn *conn)
 	return false;
 }
 
-/*
- * The peer acknowledges a message only after it has carried out the writes of its operations.  It
- * may also have refused the write, and its answer was lost with the connection: that case cannot be
- * told apart here.
- */
-static int op_broken_status(struct rds_op *op)
-{
-	rds_op_fetch_end(op, true);
-	op->unsure = op->with_message && op->kind == RDS_OP_WRITE && !op->over;
-	return op->arrived && op->kind == RDS_OP_WRITE ? RDS_RDMA_SUCCESS : RDS_RDMA_DROPPED;
-}
-
 /* Its program sends again what the break has cost, then this operation. */
 static bool op_follows_lost(const struct rds_op *op)
 {
@@ -412,8 +402,10 @@ void rds_ops_broken(struct rds_conn *conn, bool all, bool behind_lost)
 
 	for (op = conn->ops; op; op = next) {
 		next = op->next;
-		if (all || op->started || (behind_lost && op_follows_lost(op)))
-			op_complete(op, all ? RDS_RDMA_REMOTE_ERROR : op_broken_status(op));
+		if (!all && !op->started && !(behind_lost && op_follows_lost(op)))
+			continue;
+		rds_op_fetch_end(op, true);
+		op_complete(op, all ? RDS_RDMA_REMOTE_ERROR : RDS_RDMA_DROPPED);
 	}
 	conn->nfailed = 0;
 	ops_complete_in_order(conn);

@@ -75,10 +75,10 @@ struct rds_op {
 	bool async_only;   /* stands for the message alone: there is no operation */
 	bool with_message; /* an operation: reported with its message, if it is done by then */
 	bool listed;	   /* in sk->async_sends: only the end of the message is to come */
-	bool arrived;	   /* an operation: its message was acknowledged before it was over */
+	bool awaited;	   /* an operation: its message is acknowledged, and ends when it is over */
 	/*
-	 * It was not over when the connection broke.  If the message has arrived, the operation has
-	 * succeeded.
+	 * It was started, and dropped before the peer had answered: the end of its message tells
+	 * more.  A write whose message has arrived has succeeded.
 	 */
 	bool unsure;
 	bool aborted; /* dropped when the connection comes up again, unless the peer has it */
@@ -144,6 +144,11 @@ void rds_op_async_abort(struct rds_op *op);
 /* The message is not given up after all.  It blocks sends until its end is known. */
 void rds_op_async_resume(struct rds_op *op);
 bool rds_op_async_aborted(const struct rds_queue_unacked *u); /* RDS_REPORT_END is set. */
+/*
+ * RDS_REPORT_END is set, and the peer has acknowledged the message.  Are any of its operations not
+ * over?  When they are, work is added to the connection.
+ */
+bool rds_op_async_unanswered(const struct rds_queue_unacked *u);
 /*
  * For a socket that has asked for reports of messages: these operations are reported with their
  * message.  They are not listed yet.

@@ -6,6 +6,7 @@
  * told to.
  */
 #include <check.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +19,7 @@ static struct rds_sock sk, plain;
 static struct rds_conn conn;
 static unsigned char mem[64];
 static unsigned room;	/* for so many more */
+static uint64_t has_acked; /* the peer, over this endpoint */
 static uint64_t seq[8]; /* of the message with that token */
 
 /* ---- a transport ---- */
@@ -25,14 +27,16 @@ static uint64_t seq[8]; /* of the message with that token */
 static int fake_send(struct rds_ep *ep, const struct rds_wire_hdr *wire, const struct iovec *iov, size_t len,
 		     uint64_t *pos)
 {
+	struct rds_hdr hdr;
+
 	(void)ep;
-	(void)wire;
 	(void)iov;
 	(void)len;
-	*pos = 0;
 	if (!room)
 		return -EAGAIN;
 	room--;
+	ck_assert_int_eq(rds_wire_hdr_decode(wire, &hdr), 0);
+	*pos = hdr.seq;
 	return 0;
 }
 
@@ -45,7 +49,7 @@ static void fake_flush(struct rds_ep *ep, bool service)
 static uint64_t fake_acked(struct rds_ep *ep)
 {
 	(void)ep;
-	return 0;
+	return has_acked;
 }
 
 static bool fake_want_room(struct rds_ep *ep, uint64_t seen)
@@ -55,18 +59,26 @@ static bool fake_want_room(struct rds_ep *ep, uint64_t seen)
 	return false;
 }
 
+/* Its place is used again when it is acknowledged. */
 static const void *fake_retained(struct rds_ep *ep, uint64_t pos)
 {
 	(void)ep;
-	(void)pos;
+	ck_assert_uint_gt(pos, has_acked);
 	return "";
 }
 
-static const struct rds_transport_ops ops = {.send = fake_send,
+static void fake_close(struct rds_ep *ep)
+{
+	(void)ep;
+}
+
+static const struct rds_transport_ops ops = {.caps = RDS_TCAP_SURVIVES,
+					     .send = fake_send,
 					     .flush = fake_flush,
 					     .acked = fake_acked,
 					     .want_room = fake_want_room,
-					     .retained = fake_retained};
+					     .retained = fake_retained,
+					     .close = fake_close};
 static struct rds_transport transport = {.ops = &ops};
 static struct rds_ep_head endpoint = {.t = &transport};
 
@@ -95,6 +107,7 @@ static void setup(void)
 	conn.next_tx = 1;
 	conn.id.peer_slot = RDS_SLOT_REMOTE; /* there is no registry */
 	room = UINT32_MAX;
+	has_acked = 0;
 	atomic_store(&conn.state, RDS_CONN_UP);
 }
 
@@ -131,9 +144,9 @@ static void message(uint64_t token)
 	rds_unlock(&conn.tx);
 }
 
-static uint64_t operation(struct rds_sock *s, uint64_t token)
+static uint64_t operation_of(struct rds_sock *s, uint64_t token, enum rds_wire_op_kind kind)
 {
-	struct rds_op *op = rds_op_new(s, RDS_OP_WRITE, 1);
+	struct rds_op *op = rds_op_new(s, kind, 1);
 	struct rds_conn_outgoing out = {.hdr = {.dport = PORT}, .u = {.dport = PORT, .sk = s, .once = true}, .ops = op};
 	uint64_t id;
 
@@ -158,33 +171,35 @@ static uint64_t operation(struct rds_sock *s, uint64_t token)
 	return id;
 }
 
+static uint64_t operation(struct rds_sock *s, uint64_t token)
+{
+	return operation_of(s, token, RDS_OP_WRITE);
+}
+
+/* The peer acknowledges it, and we look. */
+static void acknowledged(uint64_t token)
+{
+	rds_lock(&conn.tx);
+	has_acked = seq[token];
+	rds_queue_reap(&conn);
+	rds_unlock(&conn.tx);
+}
+
 static void answered(uint64_t id, int status)
 {
 	rx_lock();
 	rds_op_recv_answer(&conn, &(struct rds_wire_op_hdr){.kind = RDS_OP_RESULT, .id = id, .status = (uint8_t)status},
 			   NULL, 0);
 	rx_unlock();
+	rds_conn_work_run();
 }
 
-/* As shutdown.c does it. */
+/* True: messages are given up for that. */
 static bool breaks(void)
 {
-	bool loses;
-
-	rds_lock(&conn.tx);
-	rx_lock();
-	loses = rds_op_abort_needed(&conn);
-	if (loses)
-		rds_op_abort_mark(&conn);
-	rds_ops_judge(&conn);
-	rds_ops_broken(&conn, false, loses);
-	rx_unlock();
-	rds_queue_purge(&conn, true);
-	ck_assert(rds_queue_requeue(&conn, conn.ep));
-	conn.ep = NULL;
-	atomic_store(&conn.state, RDS_CONN_DOWN);
-	rds_unlock(&conn.tx);
-	return loses;
+	rds_conn_drop(&conn, conn.ep, -ECONNRESET, false);
+	ck_assert_uint_eq(conn.count, 0);
+	return conn.aborted;
 }
 
 static void comes_up_with(uint64_t acked, uint64_t all)
@@ -197,6 +212,13 @@ static void comes_up_with(uint64_t acked, uint64_t all)
 static void comes_up(uint64_t ack)
 {
 	comes_up_with(ack, ack);
+}
+
+static void peer_ends(void)
+{
+	rds_lock(&conn.tx);
+	rds_queue_drop_all(&conn);
+	rds_unlock(&conn.tx);
 }
 
 /* The next notification, and none after it if `last`. */
@@ -322,24 +344,130 @@ START_TEST(test_answer_is_lost)
 }
 END_TEST
 
-/* Acknowledged, then answered, or not before it breaks. */
+/*
+ * Acknowledged before it is answered: that tells nothing of the operation, and its end comes with
+ * the answer.  What is behind it and needs no answer is over.
+ */
 START_TEST(test_acknowledged_first)
 {
-	uint64_t id;
+	const bool good = _i;
+	uint64_t id, other;
 
 	message(1);
 	id = operation(&sk, 2);
-	rds_lock(&conn.tx);
-	for (unsigned i = 0; i < conn.count; i++)
-		rds_queue_unacked_release(&conn.unacked[(conn.head + i) & (conn.cap - 1)]);
-	conn.count = 0;
-	rds_unlock(&conn.tx);
-	if (_i)
-		answered(id, RDS_RDMA_SUCCESS);
-	else
-		ck_assert(breaks());
+	other = operation(&plain, 3);
+	acknowledged(3);
+	expect(&sk, 1, RDS_RDMA_SUCCESS, true);
+	ck_assert_uint_eq(atomic_load(&plain.snd), 0);
+	ck_assert_uint_ne(atomic_load(&sk.snd), 0);
+	answered(id, good ? RDS_RDMA_SUCCESS : RDS_RDMA_REMOTE_ERROR);
+	expect(&sk, 2, good ? RDS_RDMA_SUCCESS : RDS_RDMA_REMOTE_ERROR, true);
+	ck_assert_uint_eq(atomic_load(&sk.snd), 0);
+	ck_assert_uint_eq(conn.count, 0);
+	answered(other, RDS_RDMA_SUCCESS);
+	expect(&plain, 3, RDS_RDMA_SUCCESS, true);
+}
+END_TEST
+
+/*
+ * ... and not answered before it breaks: the peer has refused it if it acknowledges less by then.
+ * reaped: we have seen before what it had acknowledged.  The operation itself is over at the break.
+ */
+START_TEST(test_acknowledged_and_lost)
+{
+	const bool reaped = _i & 1, refuses = _i & 2;
+
+	message(1);
+	operation(&sk, 2);
+	message(3);
+	operation(&sk, 4);
+	if (reaped)
+		acknowledged(3);
+	has_acked = seq[3];
+	ck_assert(breaks());
+	ck_assert_uint_eq(sk.nops, 0);
 	expect(&sk, 1, RDS_RDMA_SUCCESS, false);
-	expect(&sk, 2, RDS_RDMA_SUCCESS, true);
+	expect(&sk, 3, RDS_RDMA_SUCCESS, true);
+	ck_assert(refused());
+	comes_up_with(refuses ? seq[1] : seq[4], seq[4]);
+	expect(&sk, 2, refuses ? RDS_RDMA_OTHER_ERROR : RDS_RDMA_SUCCESS, false);
+	expect(&sk, 4, refuses ? RDS_RDMA_OTHER_ERROR : RDS_RDMA_SUCCESS, true);
+	ck_assert_ptr_null(conn.queue);
+}
+END_TEST
+
+/* What a read or an atomic brings is lost.  Its message has arrived, and is not to be sent again. */
+START_TEST(test_result_is_lost)
+{
+	const bool early = _i & 1;
+
+	RDS_SOCK_SET(&sk, had_async_sends, true);
+	operation_of(&sk, 1, _i & 2 ? RDS_OP_READ : RDS_OP_ADD);
+	operation_of(&sk, 2, _i & 2 ? RDS_OP_READ : RDS_OP_ADD);
+	if (early)
+		acknowledged(1);
+	ck_assert(breaks());
+	ck_assert_ptr_null(sk.reports);
+	comes_up(seq[1]);
+	expect(&sk, 1, RDS_RDMA_OTHER_ERROR, false);
+	expect(&sk, 2, RDS_RDMA_DROPPED, true);
+}
+END_TEST
+
+/* The answer comes while the connection breaks: what is acknowledged is not sent again for that. */
+START_TEST(test_answered_at_the_break)
+{
+	uint64_t id;
+
+	RDS_SOCK_SET(&sk, had_async_sends, true);
+	id = operation(&sk, 1);
+	acknowledged(1);
+	rds_lock(&conn.tx);
+	rx_lock();
+	rds_op_recv_answer(&conn, &(struct rds_wire_op_hdr){.kind = RDS_OP_RESULT, .id = id}, NULL, 0);
+	rds_ops_conn_broken(&conn, false);
+	rx_unlock();
+	ck_assert_uint_eq(conn.count, 1);
+	ck_assert(!rds_queue_unacked_at(&conn, 0)->again);
+	rds_unlock(&conn.tx);
+	rds_conn_work_run();
+	expect(&sk, 1, RDS_RDMA_SUCCESS, true);
+}
+END_TEST
+
+/* The peer never comes back: what it had acknowledged may have been read, or refused. */
+START_TEST(test_stays_away)
+{
+	RDS_SOCK_SET(&sk, had_async_sends, true);
+	operation(&sk, 1);
+	acknowledged(1);
+	operation(&sk, 2);
+	ck_assert(breaks());
+	ck_assert_ptr_null(sk.reports);
+	peer_ends();
+	expect(&sk, 1, RDS_RDMA_OTHER_ERROR, false);
+	expect(&sk, 2, RDS_RDMA_DROPPED, true);
+}
+END_TEST
+
+/*
+ * The socket goes to another process, the connection stays: nobody knows what becomes of what has
+ * begun.
+ */
+START_TEST(test_handed_off)
+{
+	RDS_SOCK_SET(&sk, had_async_sends, true);
+	operation(&sk, 1);
+	room = 0;
+	operation(&sk, 2);
+	rx_lock();
+	rds_conn_list = &conn;
+	rx_unlock();
+	rds_ops_handoff(&sk);
+	rds_conn_list = NULL;
+	expect(&sk, 2, RDS_RDMA_DROPPED, false);
+	expect(&sk, 1, RDS_RDMA_OTHER_ERROR, true);
+	rds_queue_purge(&conn, false);
 }
 END_TEST
 
@@ -450,6 +578,11 @@ int main(void)
 	tcase_add_test(t, test_received_not_acknowledged);
 	tcase_add_test(t, test_answer_is_lost);
 	tcase_add_loop_test(t, test_acknowledged_first, 0, 2);
+	tcase_add_loop_test(t, test_acknowledged_and_lost, 0, 4);
+	tcase_add_loop_test(t, test_result_is_lost, 0, 4);
+	tcase_add_test(t, test_answered_at_the_break);
+	tcase_add_test(t, test_stays_away);
+	tcase_add_test(t, test_handed_off);
 	tcase_add_test(t, test_plain);
 	tcase_add_test(t, test_only_waiting);
 	tcase_add_test(t, test_closed);
