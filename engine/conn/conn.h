@@ -111,6 +111,7 @@ struct rds_conn {
 	rds_lock_t tx;
 	uint64_t next_tx;
 	uint64_t acked;
+	uint64_t received; /* by the peer, when the connection came up (rds_received.all) */
 	/* highest number offered to any endpoint: stored before the offer, read without tx */
 	_Atomic uint64_t sent;
 	/* the peer has acknowledged more than `sent`: this endpoint is not trusted any more */
@@ -167,6 +168,12 @@ struct rds_conn {
 	bool pulled; /* a piece was put before older messages (rdma/op_order.c; tx) */
 	/* last failed operation, and the message that goes with it, which is not delivered */
 	uint64_t void_op, void_message;
+	/*
+	 * The connection has broken, and the peer may not have got the answer that refuses the piece
+	 * behind `acked`.  Until it sends more than `all`, no more than that is acknowledged when a
+	 * connection is made (rx).
+	 */
+	struct rds_received refused;
 
 	/*
 	 * Regions that devices reach (rx): our own that the peer knows, keys that are still to be

@@ -133,7 +133,7 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 	conn->t = conn_transport_for(kind, id);
 	conn->retry.fn = conn_retry;
 	conn->next_tx = 1;
-	conn->acked = 0;
+	conn->acked = conn->received = 0;
 	atomic_store(&conn->sent, 0);
 	atomic_store(&conn->ack_lied, false);
 	conn->ack_lie_logged = false;
@@ -151,6 +151,7 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 	conn->pulled = false;
 	atomic_store(&conn->offered_bytes, 0);
 	conn->void_op = conn->void_message = 0;
+	conn->refused = (struct rds_received){0};
 	conn->backoff_ms = 0;
 	conn->impatient = false;
 	conn->closed_seq = 0;
@@ -346,6 +347,8 @@ static struct rds_received conn_received(struct rds_conn *conn)
 	rx_lock();
 	r.acked = rds_conn_recv_taken(conn);
 	r.all = atomic_load_explicit(&conn->next_rx, memory_order_relaxed) - 1;
+	if (r.all == conn->refused.all && r.acked > conn->refused.acked)
+		r.acked = conn->refused.acked;
 	rx_unlock();
 	return r;
 }

@@ -30,7 +30,13 @@ struct rds_queue_unacked {
 	bool once;	/* ... nor this one, which belongs to an RDMA operation: given up then */
 	bool again;	/* ... unless the operation has ended well (rds_ops_judge) */
 	uint8_t ext_type; /* extension of its header, for a retransmission */
-	uint32_t ext_rkey, ext_offset;
+	union {
+		struct {
+			uint32_t ext_rkey, ext_offset;
+		};
+		/* once: an answer that refuses this piece of the peer's; 0: it does not */
+		uint64_t refused;
+	};
 	union {
 		uint64_t op; /* id of the first operation that the message goes with; 0: none */
 		/* RDS_REPORT_END: the report (rdma/async_send.c); a reference */

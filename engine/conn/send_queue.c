@@ -440,6 +440,7 @@ void rds_queue_acked(struct rds_conn *conn, struct rds_received there)
 	}
 	if (there.acked > conn->acked)
 		conn->acked = there.acked;
+	conn->received = there.all;
 	if (unlikely(conn->aborted))
 		rds_conn_client.queue_drop_aborted(conn, there.all);
 }
@@ -453,7 +454,7 @@ static int queue_lost_as(const struct rds_conn *conn, const struct rds_queue_una
 {
 	bool known = (conn->t->ops->caps & RDS_TCAP_SURVIVES) && !conn->ack_unknown;
 
-	return known && u->seq > conn->acked ? RDS_RDMA_DROPPED : RDS_RDMA_OTHER_ERROR;
+	return known && u->seq > conn->acked && u->seq > conn->received ? RDS_RDMA_DROPPED : RDS_RDMA_OTHER_ERROR;
 }
 
 void rds_queue_drop_all(struct rds_conn *conn)

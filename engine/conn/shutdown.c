@@ -161,7 +161,8 @@ static struct rds_queue_item *conn_take_left(struct rds_conn *conn)
 	unsigned i;
 
 	while (conn_next_left(conn, &port)) {
-		if (!rds_queue_take_port(conn, port, 0, &some))
+		/* what it had received has gone with the sockets */
+		if (!rds_queue_take_port(conn, port, conn->received + 1, &some))
 			break;
 		for (*tail = some; *tail; tail = &(*tail)->next)
 			;

@@ -99,6 +99,7 @@ void rds_ops_conn_broken(struct rds_conn *conn, bool all)
 		rds_op_abort_mark(conn);
 	rds_ops_judge(conn);
 	rds_ops_broken(conn, all, behind_lost);
+	rds_op_refusals_note(conn);
 	rds_mr_adverts_drop(conn);
 	rds_mr_remote_drop_all(conn);
 	rds_op_answers_drop(conn);

@@ -274,7 +274,7 @@ static int answer_send(struct rds_conn *conn, struct rds_queue_item *q, uint64_t
 	struct iovec iov = {.iov_base = q->data, .iov_len = q->hdr.len};
 
 	q->hdr.seq = q->u.seq = seq;
-	return rds_op_send_once(conn, &q->hdr, &iov);
+	return rds_op_send_once(conn, &q->hdr, &iov, q->u.refused);
 }
 
 /*

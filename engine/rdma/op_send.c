@@ -98,14 +98,15 @@ static unsigned op_slice_local(const struct rds_op *op, uint64_t at, size_t len,
 	return n;
 }
 
-int rds_op_send_once(struct rds_conn *conn, const struct rds_hdr *hdr, const struct iovec *iov)
+int rds_op_send_once(struct rds_conn *conn, const struct rds_hdr *hdr, const struct iovec *iov, uint64_t refused)
 {
 	struct rds_queue_unacked u = {.seq = hdr->seq,
 				      .len = hdr->len,
 				      .sport = hdr->sport,
 				      .dport = hdr->dport,
 				      .flags = hdr->flags,
-				      .once = true};
+				      .once = true,
+				      .refused = refused};
 	struct rds_wire_hdr wire;
 	int err;
 
@@ -154,14 +155,14 @@ static int piece_send_local(struct rds_conn *conn, const struct rds_op *op, cons
 	int err;
 
 	if (!len || op_slice_local(op, at, len, iov + 1, SLICES))
-		return rds_op_send_once(conn, hdr, iov);
+		return rds_op_send_once(conn, hdr, iov, 0);
 	copy = malloc(len);
 	if (!copy)
 		return -ENOMEM;
 	err = rds_ucopy_from_vec(NULL, copy, op->local, op->nlocal, at, len);
 	iov[1] = (struct iovec){copy, len};
 	if (!err)
-		err = rds_op_send_once(conn, hdr, iov);
+		err = rds_op_send_once(conn, hdr, iov, 0);
 	free(copy);
 	return err;
 }
@@ -264,7 +265,7 @@ static int op_xmit_fetch(struct rds_conn *conn, struct rds_op *op)
 		return -ECANCELED;
 	piece_encode_header(op, RDS_OP_FETCH, 0, op->total, bytes);
 	rds_wire_op_vec_encode(op->local, op->nlocal, bytes + RDS_OP_HDR);
-	err = rds_op_send_once(conn, &hdr, &iov);
+	err = rds_op_send_once(conn, &hdr, &iov, 0);
 	if (err)
 		op_withdraw_fetch(op);
 	else

@@ -41,17 +41,42 @@ void rds_op_answer_add(struct rds_conn *conn, struct rds_queue_item *q)
 	rds_conn_work_add(conn);
 }
 
-static void serve_send_result(struct rds_conn *conn, struct rds_queue_item *q, const struct rds_wire_op_hdr *asked,
-			      int status, uint64_t value)
+static void serve_send_result(struct rds_conn *conn, struct rds_queue_item *q, const struct rds_rx *rx,
+			      const struct rds_wire_op_hdr *asked, int status, uint64_t value)
 {
 	struct rds_wire_op_hdr h = {.kind = RDS_OP_RESULT, .status = (uint8_t)status, .id = asked->id, .value = value};
 
 	if (status) {
 		conn->void_op = asked->id;
 		conn->void_message = asked->message;
+		q->u.refused = rx->hdr.seq;
 	}
 	rds_wire_op_encode(&h, q->data);
 	rds_op_answer_add(conn, q);
+}
+
+/* An answer of ours that the peer has not acknowledged. */
+static void refused_limit(const struct rds_queue_unacked *answer, uint64_t *acked)
+{
+	if ((answer->flags & RDS_FLAG_OP) && answer->refused && answer->refused <= *acked)
+		*acked = answer->refused - 1;
+}
+
+void rds_op_refusals_note(struct rds_conn *conn)
+{
+	const uint64_t all = atomic_load_explicit(&conn->next_rx, memory_order_relaxed) - 1;
+	const struct rds_queue_item *q;
+	uint64_t acked = all;
+	unsigned i;
+
+	for (i = 0; i < conn->count; i++)
+		refused_limit(rds_queue_unacked_at(conn, i), &acked);
+	for (q = conn->queue; q; q = q->next)
+		refused_limit(&q->u, &acked);
+	for (q = conn->answers; q; q = q->next)
+		refused_limit(&q->u, &acked);
+	if (acked < all)
+		conn->refused = (struct rds_received){.acked = acked, .all = all};
 }
 
 /*
@@ -86,7 +111,7 @@ static enum rds_rx_verdict serve_write(struct rds_conn *conn, struct rds_ep *ep,
 	if (good && !h->last)
 		free(q);
 	else
-		serve_send_result(conn, q, h, good ? RDS_RDMA_SUCCESS : RDS_RDMA_REMOTE_ERROR, 0);
+		serve_send_result(conn, q, rx, h, good ? RDS_RDMA_SUCCESS : RDS_RDMA_REMOTE_ERROR, 0);
 	return RDS_RX_DONE;
 }
 
@@ -147,7 +172,7 @@ static enum rds_rx_verdict serve_fetch(struct rds_conn *conn, struct rds_ep *ep,
 
 	if (!q)
 		return RDS_RX_LATER;
-	serve_send_result(conn, q, h, serve_fetch_bytes(ep, rx, h), 0);
+	serve_send_result(conn, q, rx, h, serve_fetch_bytes(ep, rx, h), 0);
 	return RDS_RX_DONE;
 }
 
@@ -212,7 +237,7 @@ static enum rds_rx_verdict serve_read(struct rds_conn *conn, struct rds_ep *ep, 
 	}
 	if (!mr || !answers_fill(list, mr->memory, at)) {
 		answers_free(list);
-		serve_send_result(conn, q, h, RDS_RDMA_REMOTE_ERROR, 0);
+		serve_send_result(conn, q, rx, h, RDS_RDMA_REMOTE_ERROR, 0);
 		return RDS_RX_DONE;
 	}
 	free(q);
@@ -281,7 +306,7 @@ static enum rds_rx_verdict serve_atomic(struct rds_conn *conn, const struct rds_
 		return RDS_RX_LATER;
 	mr = serve_find_region(h, sizeof(old), &at);
 	good = mr && !(at % sizeof(old)) && !atomic_run(mr->memory, &req, at, &old);
-	serve_send_result(conn, q, h, good ? RDS_RDMA_SUCCESS : RDS_RDMA_REMOTE_ERROR, old);
+	serve_send_result(conn, q, rx, h, good ? RDS_RDMA_SUCCESS : RDS_RDMA_REMOTE_ERROR, old);
 	return RDS_RX_DONE;
 }
 
@@ -298,7 +323,7 @@ static enum rds_rx_verdict serve_voided(struct rds_conn *conn, const struct rds_
 	q = rds_op_answer_new(&rx->hdr, 0);
 	if (!q)
 		return RDS_RX_LATER;
-	serve_send_result(conn, q, h, RDS_RDMA_DROPPED, 0);
+	serve_send_result(conn, q, rx, h, RDS_RDMA_DROPPED, 0);
 	return RDS_RX_DONE;
 }
 

@@ -208,8 +208,11 @@ void rds_op_piece_unsent(struct rds_queue_item *q, bool began);
 void rds_op_fail_unrouted(struct rds_queue_item *q); /* there is no route for it */
 /* it leaves the queue, sent or not */
 void rds_op_detach_queued(struct rds_queue_item *q);
-/* Sends it; it is not sent again if the connection breaks.  Returns as rds_conn_xmit_ep() does. */
-int rds_op_send_once(struct rds_conn *conn, const struct rds_hdr *hdr, const struct iovec *iov);
+/*
+ * Sends it; it is not sent again if the connection breaks.  refused: rds_queue_unacked.refused.
+ * Returns as rds_conn_xmit_ep() does.
+ */
+int rds_op_send_once(struct rds_conn *conn, const struct rds_hdr *hdr, const struct iovec *iov, uint64_t refused);
 
 /* ---- the order in the queue (op_order.c); conn->tx held ---- */
 
@@ -330,6 +333,8 @@ int rds_op_barrier_store(const struct rds_barrier_request *req, uint64_t mark);
 
 /* ---- at the target (op_serve.c); rx held ---- */
 
+/* The connection has broken: sets conn->refused.  conn->tx held as well. */
+void rds_op_refusals_note(struct rds_conn *conn);
 enum rds_rx_verdict rds_op_recv_piece(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx);
 /*
  * An answer to the peer that has sent `to`, with room for `data` bytes behind its header.  NULL: no

@@ -450,6 +450,19 @@ START_TEST(test_stays_away)
 }
 END_TEST
 
+/* It is back, and ends before it has acknowledged what it had received. */
+START_TEST(test_received_and_ended)
+{
+	message(1);
+	message(2);
+	ck_assert(breaks());
+	comes_up_with(0, seq[1]);
+	expect(&sk, 2, RDS_RDMA_DROPPED, true);
+	peer_ends();
+	expect(&sk, 1, RDS_RDMA_OTHER_ERROR, true);
+}
+END_TEST
+
 /*
  * The socket goes to another process, the connection stays: nobody knows what becomes of what has
  * begun.
@@ -468,6 +481,27 @@ START_TEST(test_handed_off)
 	expect(&sk, 2, RDS_RDMA_DROPPED, false);
 	expect(&sk, 1, RDS_RDMA_OTHER_ERROR, true);
 	rds_queue_purge(&conn, false);
+}
+END_TEST
+
+/* As the target: the connection breaks before the answer has gone, even into the queue. */
+START_TEST(test_refusal_unsent)
+{
+	struct rds_wire_op_hdr op = {.kind = RDS_OP_WRITE, .last = true, .rkey = 12345, .id = 7, .message = 7};
+	unsigned char piece[RDS_OP_HDR + 1] = {0};
+	struct rds_rx rx = {.hdr = {.seq = 2, .flags = RDS_FLAG_OP, .len = sizeof(piece)}, .data = piece};
+
+	rds_wire_op_encode(&op, piece);
+	rx_lock();
+	ck_assert_int_eq(rds_op_recv_piece(&conn, conn.ep, &rx), RDS_RX_DONE);
+	atomic_store(&conn.next_rx, 5);
+	rx_unlock();
+	ck_assert_ptr_nonnull(conn.answers);
+	breaks();
+	ck_assert_ptr_null(conn.answers);
+	ck_assert_uint_eq(conn.refused.acked, 1);
+	ck_assert_uint_eq(conn.refused.all, 4);
+	rds_conn_work_run();
 }
 END_TEST
 
@@ -582,7 +616,9 @@ int main(void)
 	tcase_add_loop_test(t, test_result_is_lost, 0, 4);
 	tcase_add_test(t, test_answered_at_the_break);
 	tcase_add_test(t, test_stays_away);
+	tcase_add_test(t, test_received_and_ended);
 	tcase_add_test(t, test_handed_off);
+	tcase_add_test(t, test_refusal_unsent);
 	tcase_add_test(t, test_plain);
 	tcase_add_test(t, test_only_waiting);
 	tcase_add_test(t, test_closed);

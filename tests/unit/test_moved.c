@@ -294,6 +294,138 @@ static void other_ends(void)
 	ck_assert_int_eq(status, 0);
 }
 
+/* A write to a region that does not exist, and its message, which is not delivered. */
+static void far_writes_badly(uint64_t seq, uint64_t id)
+{
+	struct rds_wire_op_hdr op = {.kind = RDS_OP_WRITE, .last = true, .rkey = 12345, .id = id, .message = id};
+	struct rds_hdr hdr = {.sport = 9, .dport = 4000, .seq = seq, .flags = RDS_FLAG_OP, .len = RDS_OP_HDR + 1};
+	unsigned char piece[RDS_OP_HDR + 1] = {0};
+
+	rds_wire_op_encode(&op, piece);
+	far_sends(0, &hdr, piece, sizeof(piece));
+	hdr = (struct rds_hdr){.sport = 9, .dport = 4000, .seq = seq + 1, .op = id};
+	far_sends(0, &hdr, "", 0);
+	ck_assert_ptr_null(fake.sk->rx_head);
+	ck_assert_uint_eq(atomic_load(&fake.eps[0]->ack), seq + 1);
+}
+
+/*
+ * The message of an operation that was refused is acknowledged.  If the connection breaks before
+ * the peer has the answer, that must not be said again when it comes up: the peer would take it for
+ * a success.
+ */
+START_TEST(test_answer_is_lost)
+{
+	enum { HAS_IT, ON_ITS_WAY, WAITS } answer = (unsigned)_i;
+	struct rds_hdr hdr = {.sport = 9, .seq = 3};
+	const uint64_t acked = answer == HAS_IT ? 2 : 0;
+
+	far_connects();
+	atomic_store(&fake.stuck, answer == WAITS);
+	far_writes_badly(1, 7);
+	if (answer != WAITS)
+		await(locked(&fake.nsent) == 1);
+	if (answer == HAS_IT)
+		far_acks(0, fake.sent[0].hdr.seq);
+	ep_down(fake.eps[0], -ECONNRESET, false);
+	atomic_store(&fake.stuck, false);
+	far_up(1);
+	ck_assert_uint_eq(fake.eps[1]->here.acked, acked);
+	ck_assert_uint_eq(fake.eps[1]->here.all, 2);
+	/* The same again, until it is known that the peer has heard it. */
+	ep_down(fake.eps[1], -ECONNRESET, false);
+	far_up(2);
+	ck_assert_uint_eq(fake.eps[2]->here.acked, acked);
+	far_sends(2, &hdr, "", 0);
+	ep_down(fake.eps[2], -ECONNRESET, false);
+	far_up(3);
+	ck_assert_uint_eq(fake.eps[3]->here.acked, 3);
+}
+END_TEST
+
+/* Answers that the peer has do not count any more.  Of the others the first one does. */
+START_TEST(test_answer_was_heard)
+{
+	struct rds_hdr hdr = {.sport = 9, .dport = 6};
+
+	far_connects();
+	far_writes_badly(1, 7);
+	await(locked(&fake.nsent) == 1);
+	far_acks(0, fake.sent[0].hdr.seq);
+	for (hdr.seq = 3; hdr.seq < 10; hdr.seq++)
+		far_sends(0, &hdr, "", 0);
+	far_writes_badly(10, 8);
+	await(locked(&fake.nsent) == 2);
+	atomic_store(&fake.stuck, true);
+	far_writes_badly(12, 9);
+	ep_down(fake.eps[0], -ECONNRESET, false);
+	far_up(1);
+	ck_assert_uint_eq(fake.eps[1]->here.acked, 9);
+	ck_assert_uint_eq(fake.eps[1]->here.all, 13);
+}
+END_TEST
+
+static struct rds_conn *lasting_conn;
+
+static void lasting_sends(uint64_t seq)
+{
+	struct rds_conn_outgoing out = {.hdr = {.dport = 5}, .u = {.dport = 5, .sk = fake.sk}};
+
+	rds_sock_snd_add(fake.sk, 0);
+	rds_lock(&lasting_conn->tx);
+	ck_assert_uint_eq(lasting_conn->next_tx, seq);
+	ck_assert_int_eq(rds_conn_xmit(lasting_conn, &out), 0);
+	rds_unlock(&lasting_conn->tx);
+}
+
+static void lasting_ends(void *arg)
+{
+	struct fake_ep *e = ep_new(lasting_conn), *again = ep_new(lasting_conn);
+
+	e->head.t = again->head.t = arg;
+	lasting_conn->t = arg;
+	lasting_conn->pending = (struct rds_ep *)e;
+	rds_conn_up(lasting_conn, lasting_conn->pending, (struct rds_received){0});
+	lasting_sends(1);
+	rds_conn_drop(lasting_conn, (struct rds_ep *)e, -ECONNRESET, false);
+	lasting_conn->pending = (struct rds_ep *)again;
+	rds_conn_up(lasting_conn, lasting_conn->pending, (struct rds_received){.acked = 0, .all = 1});
+	lasting_sends(2);
+	rds_conn_drop(lasting_conn, (struct rds_ep *)again, -EPIPE, true);
+}
+
+/*
+ * A process of this host ends.  What it had received without acknowledging it does not follow its
+ * sockets: they have it.
+ */
+START_TEST(test_received_is_not_rerouted)
+{
+	struct rds_transport_ops ops = *fake.t.ops;
+	struct rds_transport lasting = {.ops = &ops, .up = fake.t.up};
+	struct registry_owner own;
+	struct rds_conn_id id = {.laddr = fake.sk->laddr.ip, .faddr = fake.sk->laddr.ip};
+	const struct rds_conn *conn;
+	unsigned n = 0;
+	int err;
+
+	ops.caps = RDS_TCAP_SURVIVES;
+	ck_assert_int_eq(registry_lookup(rds_node_registry, &id.faddr, 5, 0, &own), 0);
+	id.peer = own.procid;
+	id.peer_slot = own.proc;
+	rds_lock(&rds_lock_control);
+	lasting_conn = rds_conn_get_locked(RDS_CONN_PEER, &id, &err);
+	rds_unlock(&rds_lock_control);
+	ck_assert_ptr_nonnull(lasting_conn);
+	in_helper(lasting_ends, &lasting);
+	rds_lock(&rds_lock_control);
+	for (conn = rds_conn_list; conn; conn = conn->next)
+		n += conn->queue_len;
+	rds_unlock(&rds_lock_control);
+	ck_assert_uint_eq(n, 1);
+	other_ends();
+}
+END_TEST
+
 START_TEST(test_sends_back)
 {
 	struct rds_hdr hdr = {.sport = 9, .dport = 4000, .seq = 1};
@@ -705,7 +837,10 @@ int main(void)
 	tcase_add_test(tc, test_many_leave);
 	tcase_add_test(tc, test_leaving_lets_nobody_in);
 	tcase_add_test(tc, test_tells_and_takes_nothing);
+	tcase_add_loop_test(tc, test_answer_is_lost, 0, 3);
+	tcase_add_test(tc, test_answer_was_heard);
 	tc = suite_case(s, "back", setup_with_another, NULL, 60);
+	tcase_add_test(tc, test_received_is_not_rerouted);
 	tcase_add_test(tc, test_sends_back);
 	tcase_add_test(tc, test_sends_and_takes_nothing);
 	tcase_add_test(tc, test_many_refused);
