@@ -16,20 +16,28 @@ enum {
 	RDS_REPORT_END = 2,   /* how the message ended */
 };
 
-/* A message that the peer has not acknowledged.  The transport retains its bytes. */
+/*
+ * A message that the peer has not acknowledged.  The transport retains its bytes.  Each connection
+ * has some of these: so the fields lie without holes.
+ */
 struct rds_queue_unacked {
 	/* counted in sk->snd; NULL: of no socket (an answer to a ping, or cancelled) */
 	struct rds_sock *sk;
 	uint64_t seq, pos;
+	union {
+		uint64_t op; /* id of the first operation that the message goes with; 0: none */
+		/* RDS_REPORT_END: the report (rdma/async_send.c); a reference */
+		struct rds_op *async;
+	};
 	uint32_t len;
 	uint16_t sport, dport;
-	uint8_t flags;
 	uint32_t zcookie;
-	uint8_t report; /* RDS_REPORT_*: what is reported to the program */
-	bool cancelled; /* not sent again if the connection breaks */
-	bool once;	/* ... nor this one, which belongs to an RDMA operation: given up then */
-	bool again;	/* ... unless the operation has ended well (rds_ops_judge) */
 	uint8_t ext_type; /* extension of its header, for a retransmission */
+	uint8_t flags;
+	uint8_t report;	    /* RDS_REPORT_*: what is reported to the program */
+	bool cancelled : 1; /* not sent again if the connection breaks */
+	bool once : 1;	    /* ... nor this one, which belongs to an RDMA operation: given up then */
+	bool again : 1;	    /* ... unless the operation has ended well (rds_ops_judge) */
 	union {
 		struct {
 			uint32_t ext_rkey, ext_offset;
@@ -37,11 +45,7 @@ struct rds_queue_unacked {
 		/* once: an answer that refuses this piece of the peer's; 0: it does not */
 		uint64_t refused;
 	};
-	union {
-		uint64_t op; /* id of the first operation that the message goes with; 0: none */
-		/* RDS_REPORT_END: the report (rdma/async_send.c); a reference */
-		struct rds_op *async;
-	};
+};
 };
 
 /*

@@ -21,8 +21,13 @@
 
 #include "engine/conn/client.h"
 
-#define UNACKED_START 64
 #define REAP_EVERY 32
+/*
+ * Many connections carry a few messages and no more.  A busy one has place for so many that a full
+ * ring is no reason to look for acknowledgements more often than REAP_EVERY.
+ */
+#define UNACKED_START 4
+#define UNACKED_BUSY 64
 
 _Static_assert(RDS_SOCK_MESSAGE_COST >= sizeof(struct rds_queue_item), "as socket/refcount.c counts");
 
@@ -46,6 +51,8 @@ static int unacked_grow(struct rds_conn *conn)
 
 int rds_queue_unacked_more(struct rds_conn *conn)
 {
+	if (conn->cap < UNACKED_BUSY && !unacked_grow(conn))
+		return 0;
 	rds_queue_reap(conn);
 	return conn->count < conn->cap ? 0 : unacked_grow(conn);
 }

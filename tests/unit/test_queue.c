@@ -75,9 +75,12 @@ static bool fake_want_room(struct rds_ep *ep, uint64_t seen_ack)
 	return acked > seen_ack;
 }
 
+static unsigned nlooked; /* for acknowledgements */
+
 static uint64_t fake_acked(struct rds_ep *ep)
 {
 	(void)ep;
+	nlooked++;
 	return acked;
 }
 
@@ -102,7 +105,7 @@ static void setup(void)
 	conn.queue_tail = &conn.queue;
 	conn.ops_tail = &conn.ops;
 	conn.next_tx = 1;
-	nsent = 0;
+	nsent = nlooked = 0;
 	acked = ack_at_send = 0;
 	left = -1;
 	rds_queue_forget();
@@ -321,6 +324,52 @@ START_TEST(test_acks_when_it_comes_up)
 }
 END_TEST
 
+/* ---- what a connection keeps in memory ---- */
+
+/* A million of them may each have carried a few messages. */
+START_TEST(test_few_messages_take_little)
+{
+	_Static_assert(sizeof(struct rds_queue_unacked) == 56, "no holes");
+	state(RDS_CONN_UP);
+	give(4);
+	ck_assert_uint_eq(conn.cap, 4);
+	give(1);
+	ck_assert_uint_eq(conn.cap, 8);
+	ck_assert(broken(-1));
+	all_go_again(1, 6, 5);
+}
+END_TEST
+
+/* The peer takes each at once, but that is looked for now and then only: until then all are kept. */
+START_TEST(test_busy_looks_seldom)
+{
+	state(RDS_CONN_UP);
+	for (nsent = 0; acked < 320; nsent = 0) {
+		give(1);
+		acked++;
+	}
+	ck_assert_uint_eq(nlooked, 10);
+	ck_assert_uint_eq(conn.cap, 64);
+}
+END_TEST
+
+/* Without memory for more, it looks. */
+START_TEST(test_full_looks)
+{
+	int err;
+
+	state(RDS_CONN_UP);
+	give(4);
+	acked = 3;
+	left = 0;
+	err = rds_queue_unacked_room(&conn);
+	left = -1;
+	ck_assert_int_eq(err, 0);
+	ck_assert_uint_eq(conn.count, 1);
+	ck_assert_uint_eq(conn.cap, 4);
+}
+END_TEST
+
 /*
  * What was not worth a wake-up at once is asked for before anybody sleeps, and after looks in vain;
  * once.
@@ -373,6 +422,9 @@ int main(void)
 	tcase_add_test(a, test_acks_of_what_waits);
 	tcase_add_test(a, test_ack_comes_before_send_returns);
 	tcase_add_loop_test(a, test_acks_when_it_comes_up, 0, 2);
+	tcase_add_test(a, test_few_messages_take_little);
+	tcase_add_test(a, test_busy_looks_seldom);
+	tcase_add_test(a, test_full_looks);
 	tcase_add_loop_test(a, test_asks_later, 0, 2);
 	suite_add_tcase(s, a);
 	return suite_run(s);

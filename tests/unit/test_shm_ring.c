@@ -16,19 +16,23 @@
 #include "tests/unit/suite.h"
 
 #define LEN 100u
+#define MANY 100u
 #define REC (3 * SHM_LINE) /* the header's line and two for the bytes: 28 of them are unused */
 
 static unsigned taken;
+static void *tokens[MANY];
+static enum rds_rx_verdict verdict;
 static struct rds_fetch_src lent; /* what the first message says; word 0: nothing */
 static int fetched;
 static unsigned char bytes[LEN], got[LEN];
 
 static enum rds_rx_verdict up_message(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx)
 {
-	(void)conn, (void)rx;
+	(void)conn;
+	tokens[taken % MANY] = rx->token;
 	if (!taken++ && lent.word)
 		fetched = shm_fetch(ep, got, LEN, &lent);
-	return RDS_RX_DONE;
+	return verdict;
 }
 
 static const struct rds_transport_up up = {.message = up_message};
@@ -40,6 +44,7 @@ static void setup(void)
 {
 	os_process_start();
 	taken = 0;
+	verdict = RDS_RX_DONE;
 	lent.word = 0;
 	rings = calloc(1, SHM_CTL_BYTES + SHM_RING_MIN);
 	ck_assert_ptr_nonnull(rings);
@@ -99,6 +104,25 @@ START_TEST(test_sound)
 	ck_assert(!ep.broken);
 	ck_assert_uint_eq(taken, 2);
 	ck_assert_uint_eq(atomic_load(&ep.rx->head), 3 * REC);
+}
+END_TEST
+
+/* The program reads none of them: places for them come as they are needed, a few at first. */
+START_TEST(test_slots_grow)
+{
+	unsigned i;
+
+	verdict = RDS_RX_TAKEN;
+	for (i = 0; i < MANY; i++) {
+		put(i);
+		ck_assert(shm_ring_drain(&ep));
+		ck_assert_uint_eq(ep.slot_cap, i < 8 ? 8 : i < 16 ? 16 : i < 32 ? 32 : i < 64 ? 64 : 128);
+	}
+	for (i = 0; i < MANY; i++) {
+		ck_assert_uint_eq(atomic_load(&ep.rx->head), 0);
+		shm_ring_release((struct rds_ep *)&ep, tokens[MANY - 1 - i]); /* the oldest one last */
+	}
+	ck_assert_uint_eq(atomic_load(&ep.rx->head), MANY * REC);
 }
 END_TEST
 
@@ -192,6 +216,7 @@ int main(void)
 	TCase *t = suite_case(s, "shm_ring", setup, teardown, 10);
 
 	tcase_add_test(t, test_sound);
+	tcase_add_test(t, test_slots_grow);
 	tcase_add_test(t, test_longer_than_its_record);
 	tcase_add_loop_test(t, test_record_of_no_length, 0, sizeof(lengths) / sizeof(lengths[0]));
 	tcase_add_test(t, test_record_beyond_the_end);

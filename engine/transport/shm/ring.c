@@ -28,6 +28,7 @@
 #define FETCH_FROM 1024
 #define FETCH_AHEAD 4
 #define OLD_TICKS 4
+#define SLOTS_START 8
 #define SOFT_BYTES (256u << 10) /* stay below this offset while there is room at the start */
 
 static inline uint64_t rec_bytes(size_t payload)
@@ -126,7 +127,7 @@ bool shm_ring_settled(struct rds_ep *rep)
 
 static int slots_grow(struct shm_ep *ep)
 {
-	uint32_t cap = ep->slot_cap ? ep->slot_cap * 2 : 256;
+	uint32_t cap = ep->slot_cap ? ep->slot_cap * 2 : SLOTS_START;
 	struct shm_slot *s = malloc(cap * sizeof(*s));
 	uint64_t i;
 
