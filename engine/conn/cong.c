@@ -4,9 +4,10 @@
  * (net/rds/cong.c).
  *
  * A socket whose queue holds more than RCVBUF is congested until it falls below half of that.  Its
- * port's bit is set in the map of its local address.  The whole map goes to every peer connected to
- * that address, between messages, after each change and once after each (re)connect; so a lost
- * update cannot block a sender for ever.  Edge driven, no timeout.
+ * port's bit is set in the map of its local address.  The whole state goes to every peer connected
+ * to that address, between messages, after each change and once after each (re)connect; so a lost
+ * update cannot block a sender for ever.  Edge driven, no timeout.  It goes as a list of ports while
+ * these are few: mostly there is none, and a new connection need not touch 8 KiB to say so.
  *
  * Each peer process has its own view of its own ports: a foreign map belongs to a connection.  On a
  * loop connection it is the local map itself.  All under rx; bits are read without it.  Must not
@@ -210,9 +211,9 @@ static void cong_set_port(struct rds_sock *sk, bool on)
 		return; /* no memory for a map: only their own buffers hold senders back */
 	b = (_Atomic unsigned char *)map->words + (sk->laddr.port >> 3);
 	if (on)
-		atomic_fetch_or(b, bit);
+		map->nports += !(atomic_fetch_or(b, bit) & bit);
 	else
-		atomic_fetch_and(b, (unsigned char)~bit);
+		map->nports -= (atomic_fetch_and(b, (unsigned char)~bit) & bit) != 0;
 	cong_push_map(map);
 }
 
@@ -261,10 +262,52 @@ uint64_t rds_cong_ports(const struct rds_conn *conn)
 	return ports;
 }
 
-void rds_cong_received(struct rds_conn *conn, const void *bytes)
+uint32_t rds_cong_map_write(const struct rds_cong_map *map, unsigned char to[RDS_CONG_MAP_BYTES])
+{
+	bool list = map->nports <= RDS_CONG_LIST_PORTS;
+	uint32_t n = 0;
+	uint64_t word;
+	uint16_t port;
+	unsigned i;
+
+	for (i = 0; i < RDS_CONG_MAP_BYTES / 8 && (!list || n < map->nports * sizeof(port)); i++) {
+		word = atomic_load_explicit(&map->words[i], memory_order_relaxed);
+		if (!list) {
+			memcpy(to + n, &word, sizeof(word));
+			n += sizeof(word);
+			continue;
+		}
+		for (word = le64toh(word); word; word &= word - 1) {
+			port = htobe16((uint16_t)(64 * i + (unsigned)__builtin_ctzll(word)));
+			memcpy(to + n, &port, sizeof(port));
+			n += sizeof(port);
+		}
+	}
+	return n;
+}
+
+/* The length is one that rds_wire_hdr_decode() accepts. */
+static void cong_map_read(const unsigned char *data, uint32_t len, uint64_t words[RDS_CONG_MAP_BYTES / 8])
+{
+	uint16_t port;
+	uint32_t at;
+
+	if (len == RDS_CONG_MAP_BYTES) {
+		memcpy(words, data, len);
+		return;
+	}
+	memset(words, 0, RDS_CONG_MAP_BYTES);
+	for (at = 0; at < len; at += sizeof(port)) {
+		memcpy(&port, data + at, sizeof(port));
+		port = be16toh(port);
+		words[port / 64] |= htole64(1ull << port % 64);
+	}
+}
+
+void rds_cong_received(struct rds_conn *conn, const void *data, uint32_t len)
 {
 	struct rds_cong_map *map = atomic_load(&conn->fcong);
-	uint64_t word;
+	uint64_t words[RDS_CONG_MAP_BYTES / 8];
 	unsigned i;
 
 	if (!map) {
@@ -274,10 +317,9 @@ void rds_cong_received(struct rds_conn *conn, const void *bytes)
 		map->addr = conn->id.faddr;
 		atomic_store(&conn->fcong, map);
 	}
-	for (i = 0; i < RDS_CONG_MAP_BYTES / 8; i++) {
-		memcpy(&word, (const char *)bytes + 8 * i, 8);
-		atomic_store_explicit(&map->words[i], word, memory_order_relaxed);
-	}
+	cong_map_read(data, len, words);
+	for (i = 0; i < RDS_CONG_MAP_BYTES / 8; i++)
+		atomic_store_explicit(&map->words[i], words[i], memory_order_relaxed);
 	/* we present ourselves as the TCP transport, which reports every port */
 	rds_cong_updated(~0ull);
 }

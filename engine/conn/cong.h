@@ -15,6 +15,7 @@ struct rds_cong_map {
 	struct rds_cong_map *next;
 	struct in6_addr addr;
 	struct rds_conn *conns; /* local map: connections that get it */
+	unsigned nports;	/* local map: congested ones */
 	_Atomic uint64_t words[RDS_CONG_MAP_BYTES / 8];
 };
 struct rds_cong_map *rds_cong_map_find(const struct in6_addr *addr); /* NULL: no socket of ours was ever bound to it */
@@ -37,7 +38,12 @@ void rds_cong_detach(struct rds_conn *conn);
 void rds_cong_check(struct rds_sock *sk); /* after rcv_bytes changed */
 void rds_cong_publish(const struct rds_sock *sk); /* to rds-info */
 void rds_cong_clear_port(struct rds_sock *sk);
-void rds_cong_received(struct rds_conn *conn, const void *map);
+/*
+ * What is sent of the map (wire/header.h): returns its length.  rx held, so that it is the state of
+ * one moment.
+ */
+uint32_t rds_cong_map_write(const struct rds_cong_map *map, unsigned char to[RDS_CONG_MAP_BYTES]);
+void rds_cong_received(struct rds_conn *conn, const void *data, uint32_t len);
 void rds_cong_updated(uint64_t portmask); /* generation, monitors, sleepers */
 void rds_cong_sock_add(struct rds_sock *sk); /* a send met a congested port */
 /* the socket no longer waits for the next update, which may be long in coming */

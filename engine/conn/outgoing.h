@@ -46,7 +46,6 @@ struct rds_queue_unacked {
 		uint64_t refused;
 	};
 };
-};
 
 /*
  * For a message that is handed off with its socket (share/handoff_unsent.c): its destination, and

@@ -127,7 +127,7 @@ enum rds_rx_verdict rds_conn_receive(struct rds_conn *conn, struct rds_ep *ep, c
 	uint64_t next;
 
 	if (unlikely(hdr->flags == RDS_FLAG_CONG_BITMAP)) {
-		rds_cong_received(conn, rx->data);
+		rds_cong_received(conn, rx->data, hdr->len);
 		return RDS_RX_DONE;
 	}
 	if (unlikely(hdr->flags & RDS_FLAG_NEW_OWNER) && !receive_catch_up(hdr))

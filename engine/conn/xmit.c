@@ -129,19 +129,16 @@ static int conn_xmit_control(struct rds_conn *conn, struct rds_hdr *hdr, const v
 
 int rds_conn_xmit_map(struct rds_conn *conn)
 {
-	struct rds_hdr hdr = {.len = RDS_CONG_MAP_BYTES, .flags = RDS_FLAG_CONG_BITMAP};
-	uint64_t words[RDS_CONG_MAP_BYTES / 8]; /* a copy: bits go on changing under rx */
+	struct rds_hdr hdr = {.flags = RDS_FLAG_CONG_BITMAP};
+	unsigned char bytes[RDS_CONG_MAP_BYTES];
 	struct rds_cong_map *map;
-	unsigned i;
 
 	rx_lock();
 	map = rds_cong_map_get(&conn->id.laddr);
+	if (map)
+		hdr.len = rds_cong_map_write(map, bytes);
 	rx_unlock();
-	if (!map)
-		return -ENOMEM;
-	for (i = 0; i < RDS_CONG_MAP_BYTES / 8; i++)
-		words[i] = atomic_load_explicit(&map->words[i], memory_order_relaxed);
-	return conn_xmit_control(conn, &hdr, words, sizeof(words));
+	return map ? conn_xmit_control(conn, &hdr, bytes, hdr.len) : -ENOMEM;
 }
 
 /*

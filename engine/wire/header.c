@@ -151,6 +151,13 @@ static int ext_decode(const uint8_t *area, size_t size, struct rds_hdr *h)
 	return 0;
 }
 
+/* A map, or a list of ports. */
+static bool cong_len_is_valid(uint32_t len)
+{
+	return len == RDS_CONG_MAP_BYTES ||
+	       (len <= RDS_CONG_LIST_PORTS * sizeof(uint16_t) && len % sizeof(uint16_t) == 0);
+}
+
 int rds_wire_hdr_decode(const void *w, struct rds_hdr *h)
 {
 	struct rds_wire_hdr c;
@@ -173,7 +180,7 @@ int rds_wire_hdr_decode(const void *w, struct rds_hdr *h)
 	if (h->len > RDS_MAX_MSG)
 		return -EBADMSG;
 	if (h->flags & RDS_FLAG_CONG_BITMAP)
-		return h->flags == RDS_FLAG_CONG_BITMAP && h->len == RDS_CONG_MAP_BYTES ? 0 : -EBADMSG;
+		return h->flags == RDS_FLAG_CONG_BITMAP && cong_len_is_valid(h->len) ? 0 : -EBADMSG;
 	if (h->flags & RDS_FLAG_REDIRECT)
 		return !(h->flags & ~(RDS_FLAG_REDIRECT | RDS_FLAG_ACK_REQUIRED | RDS_FLAG_RETRANSMITTED)) &&
 				       (h->len == RDS_REDIRECT_BYTES || h->len == RDS_REDIRECT_ACK_BYTES) && h->seq

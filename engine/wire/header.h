@@ -14,6 +14,12 @@
 
 #define RDS_MAX_MSG (1u << 20)
 #define RDS_CONG_MAP_BYTES 8192u
+/*
+ * A message with RDS_FLAG_CONG_BITMAP has the map, one bit for each port, or, between processes of
+ * this library, a list of the congested ports (be16 each), which is empty if there is none.  With
+ * its header the longest list fits the smallest receive buffer of a device (VERBS_BUF_SMALL).
+ */
+#define RDS_CONG_LIST_PORTS 64u
 #define RDS_WIRE_HDR 48u
 
 enum { RDS_FLAG_CONG_BITMAP = 1, RDS_FLAG_ACK_REQUIRED = 2, RDS_FLAG_RETRANSMITTED = 4 };
@@ -90,10 +96,10 @@ static inline void rds_wire_hdr_encode_plain(struct rds_wire_hdr *w, uint64_t se
 		.sequence = htobe64(seq), .len = htobe32(len), .sport = htobe16(sport), .dport = htobe16(dport)};
 }
 /*
- * -EBADMSG: a wrong checksum, a length above RDS_MAX_MSG, a congestion frame that is not exactly
- * one map, a redirect that is not exactly one or has no sequence number, a piece of an operation
- * without a sequence number, or a data frame with a malformed extension area. `w` may be in memory
- * that a hostile peer goes on changing: it is copied once.
+ * -EBADMSG: a wrong checksum, a length above RDS_MAX_MSG, a congestion frame that is neither one
+ * map nor a list, a redirect that is not exactly one or has no sequence number, a piece of an
+ * operation without a sequence number, or a data frame with a malformed extension area. `w` may be
+ * in memory that a hostile peer goes on changing: it is copied once.
  */
 int rds_wire_hdr_decode(const void *w, struct rds_hdr *h);
 

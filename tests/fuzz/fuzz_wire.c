@@ -28,7 +28,8 @@ static void believed(const struct rds_hdr *h)
 	struct rds_hdr again;
 
 	must(h->len <= RDS_MAX_MSG);
-	must(!(h->flags & RDS_FLAG_CONG_BITMAP) || h->len == RDS_CONG_MAP_BYTES);
+	must(!(h->flags & RDS_FLAG_CONG_BITMAP) || h->len == RDS_CONG_MAP_BYTES ||
+	     (h->len % 2 == 0 && h->len <= 2 * RDS_CONG_LIST_PORTS));
 	must(h->ext_type == RDS_EXTHDR_NONE || h->ext_type == RDS_EXTHDR_RDMA || h->ext_type == RDS_EXTHDR_RDMA_DEST);
 	must(h->ext_type == RDS_EXTHDR_RDMA_DEST || !h->ext_offset);
 	must(!h->op || h->ext_type != RDS_EXTHDR_RDMA_DEST); /* there is no place for both */

@@ -352,6 +352,36 @@ START_TEST(test_seldom_used)
 END_TEST
 
 /*
+ * A list of no ports is as long as a control frame, and uses a credit as any message does: the peer
+ * would be left without if it took the credits that come with the list for all that it is.
+ */
+START_TEST(test_empty_lists)
+{
+	const struct rds_hdr hdr = {.flags = RDS_FLAG_CONG_BITMAP};
+	struct rds_wire_hdr wire;
+	uint64_t pos;
+	unsigned i, na, nb;
+
+	world_pair();
+	na = a->nmsgs;
+	nb = b->nmsgs;
+	rds_wire_hdr_encode(&hdr, &wire, false);
+	for (i = 1; i <= 200; i++) {
+		ck_assert_int_eq(verbs_ep_send(a->ep, &wire, NULL, 0, &pos), 0);
+		verbs_ep_flush(a->ep, true);
+		ck_assert_int_eq(verbs_ep_send(b->ep, &wire, NULL, 0, &pos), 0);
+		verbs_ep_flush(b->ep, true);
+		world_run();
+		ck_assert_uint_eq(a->nmsgs, na + i);
+		ck_assert_uint_eq(b->nmsgs, nb + i);
+		ck_assert_uint_ge(verbs_credit_count(world_ep(a)), VERBS_OWN);
+		ck_assert_uint_ge(verbs_credit_count(world_ep(b)), VERBS_OWN);
+	}
+	ck_assert_uint_eq(a->downs + b->downs, 0);
+}
+END_TEST
+
+/*
  * A peer that falls silent keeps its window, which is no more than a share.  Others still get a
  * window, and all buffers come back when the connection ends.
  */
@@ -816,6 +846,7 @@ int main(void)
 	tcase_add_test(t, test_one_segment);
 	tcase_add_test(t, test_begun_group);
 	tcase_add_test(t, test_seldom_used);
+	tcase_add_test(t, test_empty_lists);
 	tcase_add_test(t, test_falls_silent);
 	tcase_add_test(t, test_window_ends_with_its_connection);
 	tcase_add_loop_test(t, test_few_large, 0, 5);

@@ -72,8 +72,8 @@ START_TEST(test_nonsense)
 	case 7: /* a first piece that is too short */
 		piece(1, 20000, 2, 0, 8191);
 		break;
-	case 8: /* a map that is none */
-		piece(0, 100, 0, RDS_FLAG_CONG_BITMAP, 100);
+	case 8: /* a list of congested ports that ends within one */
+		piece(0, 101, 0, RDS_FLAG_CONG_BITMAP, 101);
 		break;
 	case 9: /* pieces of two messages */
 		piece(1, 20000, 2, 0, 8192);
@@ -102,9 +102,29 @@ START_TEST(test_nonsense)
 	case 15: /* a packet of the device that came twice, in the middle of it */
 		piece(1, 3000, 2, 0, 4024);
 		break;
+	case 16: /* a list that is too long, and no map */
+		piece(0, 130, 0, RDS_FLAG_CONG_BITMAP, 130);
+		break;
 	}
 	is_broken(-EPROTO);
 	ck_assert_uint_eq(c->nmsgs, 0);
+}
+END_TEST
+
+/* A list of congested ports is handed up, though it may be as empty as a control frame. */
+START_TEST(test_ports)
+{
+	static const uint32_t lens[] = {0, 2, 128, 0};
+	unsigned i;
+
+	for (i = 0; i < 4; i++) {
+		world_peer_frame(&(struct rds_hdr){.len = lens[i], .flags = RDS_FLAG_CONG_BITMAP}, zeros, lens[i]);
+		world_run();
+		ck_assert_uint_eq(c->nmsgs, i + 1);
+		ck_assert_uint_eq(c->msg[i].len, lens[i]);
+		ck_assert_uint_eq(c->msg[i].flags, RDS_FLAG_CONG_BITMAP);
+	}
+	ck_assert_uint_eq(c->downs, 0);
 }
 END_TEST
 
@@ -584,7 +604,8 @@ END_TEST
 static void tests(TCase *t)
 {
 	tcase_add_loop_test(t, test_ack_asked_for, 0, 2);
-	tcase_add_loop_test(t, test_nonsense, 0, 16);
+	tcase_add_loop_test(t, test_nonsense, 0, 17);
+	tcase_add_test(t, test_ports);
 	tcase_add_test(t, test_nothing_after_nonsense);
 	tcase_add_loop_test(t, test_taken_before_the_end, 0, 2);
 	tcase_add_test(t, test_odd_acks);

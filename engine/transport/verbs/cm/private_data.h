@@ -21,13 +21,13 @@
 #include "engine/transport/transport.h"
 
 #define VERBS_MAGIC 0x52445350u /* "RDSP" */
-#define VERBS_VERSION_MIN 7u
+#define VERBS_VERSION_MIN 8u
 /*
- * 7: redirects are acknowledged (conn/port_moved.c); 6 had regions that devices reach
- * (wire/op_header.h), 5 windows (ep/keepalive.c), 4 buffers of two sizes, 3 operations, 2 several
- * messages in one frame: none of these was ever released
+ * 8: lists of congested ports (wire/header.h); 7: redirects are acknowledged (conn/port_moved.c);
+ * 6 had regions that devices reach (wire/op_header.h), 5 windows (ep/keepalive.c), 4 buffers of two
+ * sizes, 3 operations, 2 several messages in one frame: none of these was ever released
  */
-#define VERBS_VERSION_MAX 7u
+#define VERBS_VERSION_MAX 8u
 
 #define VERBS_CREDITS(small, large) ((large) << 8 | (small))
 

@@ -166,10 +166,13 @@ static enum took message_piece(struct verbs_ep *ep, struct verbs_buf *buf, const
 	return TOOK;
 }
 
-/* A control frame: only its acknowledgement, and its request for one, matter. */
+/*
+ * A control frame: only its acknowledgement, and its request for one, matter.  An empty list of
+ * congested ports is none.
+ */
 static bool hdr_is_control(const struct rds_hdr *hdr)
 {
-	return !hdr->seq && !hdr->len && !hdr->sport && !hdr->dport;
+	return !hdr->seq && !hdr->len && !hdr->sport && !hdr->dport && !(hdr->flags & RDS_FLAG_CONG_BITMAP);
 }
 
 /*

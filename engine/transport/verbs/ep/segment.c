@@ -29,7 +29,8 @@ bool verbs_segment_is_control(const struct verbs_buf *buf)
 {
 	const struct rds_wire_hdr *h = segment_header(buf);
 
-	return buf->len == VERBS_HDR && !h->sequence && !h->len && !h->sport && !h->dport;
+	return buf->len == VERBS_HDR && !h->sequence && !h->len && !h->sport && !h->dport &&
+	       !(h->flags & RDS_FLAG_CONG_BITMAP);
 }
 
 static uint32_t segment_total(const struct verbs_buf *buf)
