@@ -46,14 +46,6 @@ struct send_call {
 	bool checked;
 };
 
-/* Does the peer report the port as congested?  conn->tx held. */
-static bool conn_port_congested(const struct rds_conn *conn, uint16_t port)
-{
-	const struct rds_cong_map *far = atomic_load_explicit(&conn->fcong, memory_order_acquire);
-
-	return unlikely(far) && unlikely(rds_cong_test(far, port));
-}
-
 /*
  * Sends the operations, then their message.  conn->tx held.  The operations belong to the
  * connection from now on.
@@ -131,7 +123,7 @@ static enum admit send_admit(struct send_call *c, struct rds_sock_dst *d, int *e
 		*err = -EBADF;
 		return SENT;
 	}
-	if (conn_port_congested(conn, c->dst.port))
+	if (unlikely(rds_cong_far_has(&conn->fcong, c->dst.port)))
 		return CONGESTED;
 	if (unlikely(!rds_sock_writable(sk))) {
 		rds_queue_reap(conn);

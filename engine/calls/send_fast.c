@@ -36,12 +36,10 @@ static bool send_has_room(const struct rds_sock *sk, uint32_t len)
  */
 static bool send_path_is_clear(const struct rds_conn *conn, const struct rds_sock *sk, uint16_t port, uint32_t len)
 {
-	const struct rds_cong_map *far = atomic_load_explicit(&conn->fcong, memory_order_acquire);
-
 	return atomic_load_explicit(&conn->state, memory_order_relaxed) == RDS_CONN_UP && !conn->queue &&
 	       !conn->impatient && !atomic_load_explicit(&conn->nanswers, memory_order_relaxed) &&
 	       conn->count < conn->cap && !(conn->t->ops->caps & RDS_TCAP_DIRECT) &&
-	       !(far && rds_cong_test(far, port)) && send_has_room(sk, len) &&
+	       !rds_cong_far_has(&conn->fcong, port) && send_has_room(sk, len) &&
 	       !atomic_load_explicit(&sk->handing_off, memory_order_relaxed);
 }
 

@@ -9,9 +9,9 @@
  * update cannot block a sender for ever.  Edge driven, no timeout.  It goes as a list of ports while
  * these are few: mostly there is none, and a new connection need not touch 8 KiB to say so.
  *
- * Each peer process has its own view of its own ports: a foreign map belongs to a connection.  On a
- * loop connection it is the local map itself.  All under rx; bits are read without it.  Must not
- * know why a queue is long.
+ * Each peer process has its own view of its own ports: what a peer reports belongs to a connection
+ * (struct rds_cong_far).  On a loop connection it is the local map itself.  All under rx; senders
+ * read without it.  Must not know why a queue is long.
  */
 #include <endian.h>
 #include <stdlib.h>
@@ -57,8 +57,10 @@ int rds_cong_attach(struct rds_conn *conn)
 		return -ENOMEM;
 	conn->map_next = map->conns;
 	map->conns = conn;
-	if (far)
-		atomic_store(&conn->fcong, far);
+	if (far) {
+		atomic_store(&conn->fcong.map, far);
+		atomic_store(&conn->fcong.few, RDS_CONG_MANY);
+	}
 	return 0;
 }
 
@@ -72,8 +74,10 @@ void rds_cong_detach(struct rds_conn *conn)
 			*p = conn->map_next;
 			break;
 		}
+	atomic_store(&conn->fcong.few, 0);
+	map = atomic_exchange(&conn->fcong.map, NULL);
 	if (conn->kind != RDS_CONN_LOOP)
-		free(atomic_exchange(&conn->fcong, NULL));
+		free(map);
 }
 
 void rds_cong_set_monitor(struct rds_sock *sk, bool on)
@@ -251,14 +255,34 @@ void rds_cong_clear_port(struct rds_sock *sk)
 	cong_set_port(sk, false);
 }
 
+static bool cong_few_have(uint64_t few, uint16_t port)
+{
+	for (; few; few >>= 16)
+		if ((uint16_t)few == port)
+			return true;
+	return false;
+}
+
+bool rds_cong_far_look(const struct rds_cong_far *far, uint64_t few, uint16_t port)
+{
+	const struct rds_cong_map *map;
+
+	if (few != RDS_CONG_MANY)
+		return cong_few_have(few, port);
+	map = atomic_load_explicit(&far->map, memory_order_relaxed);
+	return (le64toh(atomic_load_explicit(&map->words[port / 64], memory_order_relaxed)) >> port % 64) & 1;
+}
+
 uint64_t rds_cong_ports(const struct rds_conn *conn)
 {
-	const struct rds_cong_map *map = atomic_load(&conn->fcong);
-	uint64_t ports = 0;
+	uint64_t few = atomic_load(&conn->fcong.few), ports = 0;
+	const struct rds_cong_map *map = few == RDS_CONG_MANY ? atomic_load(&conn->fcong.map) : NULL;
 	unsigned i;
 
 	for (i = 0; map && i < RDS_CONG_MAP_BYTES / 8; i++)
 		ports |= le64toh(atomic_load_explicit(&map->words[i], memory_order_relaxed));
+	for (; !map && few; few >>= 16)
+		ports |= 1ull << few % 64;
 	return ports;
 }
 
@@ -286,6 +310,33 @@ uint32_t rds_cong_map_write(const struct rds_cong_map *map, unsigned char to[RDS
 	return n;
 }
 
+static uint16_t cong_list_port(const unsigned char *data, uint32_t at)
+{
+	uint16_t port;
+
+	memcpy(&port, data + at, sizeof(port));
+	return be16toh(port);
+}
+
+/* As in struct rds_cong_far. */
+static uint64_t cong_list_pack(const unsigned char *data, uint32_t len)
+{
+	uint64_t few = 0;
+	unsigned n = 0;
+	uint32_t at;
+	uint16_t port;
+
+	for (at = 0; at < len; at += sizeof(port)) {
+		port = cong_list_port(data, at);
+		if (!port || cong_few_have(few, port)) /* no socket has port 0 */
+			continue;
+		if (n == sizeof(few) / sizeof(port))
+			return RDS_CONG_MANY;
+		few |= (uint64_t)port << 16 * n++;
+	}
+	return few;
+}
+
 /* The length is one that rds_wire_hdr_decode() accepts. */
 static void cong_map_read(const unsigned char *data, uint32_t len, uint64_t words[RDS_CONG_MAP_BYTES / 8])
 {
@@ -298,28 +349,38 @@ static void cong_map_read(const unsigned char *data, uint32_t len, uint64_t word
 	}
 	memset(words, 0, RDS_CONG_MAP_BYTES);
 	for (at = 0; at < len; at += sizeof(port)) {
-		memcpy(&port, data + at, sizeof(port));
-		port = be16toh(port);
+		port = cong_list_port(data, at);
 		words[port / 64] |= htole64(1ull << port % 64);
 	}
 }
 
-void rds_cong_received(struct rds_conn *conn, const void *data, uint32_t len)
+/* False: no memory. */
+static bool cong_far_fill(struct rds_cong_far *far, const void *data, uint32_t len)
 {
-	struct rds_cong_map *map = atomic_load(&conn->fcong);
+	struct rds_cong_map *map = atomic_load(&far->map);
 	uint64_t words[RDS_CONG_MAP_BYTES / 8];
 	unsigned i;
 
 	if (!map) {
 		map = calloc(1, sizeof(*map));
 		if (!map)
-			return;
-		map->addr = conn->id.faddr;
-		atomic_store(&conn->fcong, map);
+			return false;
+		atomic_store(&far->map, map);
 	}
 	cong_map_read(data, len, words);
 	for (i = 0; i < RDS_CONG_MAP_BYTES / 8; i++)
 		atomic_store_explicit(&map->words[i], words[i], memory_order_relaxed);
+	return true;
+}
+
+void rds_cong_received(struct rds_conn *conn, const void *data, uint32_t len)
+{
+	uint64_t few = len == RDS_CONG_MAP_BYTES ? RDS_CONG_MANY : cong_list_pack(data, len);
+
+	/* without memory no port counts as congested: only their own buffers hold senders back */
+	if (few == RDS_CONG_MANY && !cong_far_fill(&conn->fcong, data, len))
+		few = 0;
+	atomic_store_explicit(&conn->fcong.few, few, memory_order_release);
 	/* we present ourselves as the TCP transport, which reports every port */
 	rds_cong_updated(~0ull);
 }

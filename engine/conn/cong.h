@@ -25,11 +25,27 @@ struct rds_cong_map *rds_cong_map_find(const struct in6_addr *addr); /* NULL: no
 uint64_t rds_cong_ports(const struct rds_conn *conn);
 /* find or make; NULL no memory */
 struct rds_cong_map *rds_cong_map_get(const struct in6_addr *addr);
-static inline bool rds_cong_test(const struct rds_cong_map *map, uint16_t port)
+/*
+ * The congested ports of a peer.  Written under rx.  Senders look without it: mostly there is none,
+ * which is one load, and a few ports are one word, which changes as a whole.
+ */
+struct rds_cong_far {
+	/* up to four ports, from the lowest 16 bits on; 0: none; RDS_CONG_MANY: they are in the map */
+	_Atomic uint64_t few;
+	/*
+	 * Loop: the local map itself.  Else made when it is first needed, and kept until the
+	 * connection ends, since a sender may be looking at it.
+	 */
+	_Atomic(struct rds_cong_map *) map;
+};
+#define RDS_CONG_MANY (UINT64_C(1) << 16) /* the first port of a list is not 0 */
+bool rds_cong_far_look(const struct rds_cong_far *far, uint64_t few, uint16_t port);
+/* Does the peer report the port as congested?  conn->tx held. */
+static inline bool rds_cong_far_has(const struct rds_cong_far *far, uint16_t port)
 {
-	const _Atomic unsigned char *b = (const _Atomic unsigned char *)map->words;
+	uint64_t few = atomic_load_explicit(&far->few, memory_order_acquire);
 
-	return (atomic_load_explicit(&b[port >> 3], memory_order_relaxed) >> (port & 7)) & 1;
+	return unlikely(few) && rds_cong_far_look(far, few, port);
 }
 /* a new connection: to its local map; loop: fcong as well */
 int rds_cong_attach(struct rds_conn *conn);

@@ -147,8 +147,7 @@ struct rds_conn {
 	_Atomic uint64_t next_rx;
 	/* messages that still lie in the endpoint's memory, oldest first */
 	struct rds_inc *inplace, *inplace_last;
-	/* congestion map of the peer's ports; loop: the local map itself */
-	_Atomic(struct rds_cong_map *) fcong;
+	struct rds_cong_far fcong; /* the peer's ports */
 
 	/* RDMA (rx): unfinished operations to this peer, oldest first; bytes of reads under way */
 	struct rds_op *ops, **ops_tail;

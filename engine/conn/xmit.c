@@ -150,7 +150,6 @@ int rds_conn_xmit_map(struct rds_conn *conn)
 int rds_conn_xmit_pong(struct rds_conn *conn, uint16_t dport)
 {
 	struct rds_conn_outgoing out = {.hdr = {.dport = dport}, .u = {.dport = dport}, .answer = true};
-	struct rds_cong_map *far = atomic_load(&conn->fcong);
 	int err;
 
 	/* no peer is there to take it, and it would never be dropped */
@@ -160,7 +159,7 @@ int rds_conn_xmit_pong(struct rds_conn *conn, uint16_t dport)
 		rds_debug("a peer takes no answers: a ping is dropped");
 		return 0;
 	}
-	if (far && rds_cong_test(far, dport)) {
+	if (rds_cong_far_has(&conn->fcong, dport)) {
 		RDS_STAT_INC(cong_send_error);
 		return 0;
 	}

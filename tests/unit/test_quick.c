@@ -325,15 +325,24 @@ static void too_long(void)
 static void congested(void)
 {
 	atomic_store(&map.words[PORT / 64], ~0ull);
-	atomic_store(&conn.fcong, &map);
+	atomic_store(&conn.fcong.map, &map);
+	atomic_store(&conn.fcong.few, RDS_CONG_MANY);
+}
+static void one_congested(void)
+{
+	atomic_store(&conn.fcong.few, PORT);
+}
+static void last_congested(void)
+{
+	atomic_store(&conn.fcong.few, (uint64_t)PORT << 48 | 0x300020001);
 }
 
-static void (*const obstacles[])(void) = {port,	      same_slot,   address,	  family,    not_raw,
-					  unresolved, bound_since, removed_since, down,	     dead,
-					  connecting, queued,	   impatient,	  answers,   unacked_full,
-					  direct,     full,	   closed,	  bad_bytes, bad_name,
-					  no_room,    broken,	   too_long,	  congested, longer_than_sndbuf,
-					  follows};
+static void (*const obstacles[])(void) = {port,	      same_slot,     address,	    family,    not_raw,
+					  unresolved, bound_since,   removed_since, down,      dead,
+					  connecting, queued,	     impatient,	    answers,   unacked_full,
+					  direct,     full,	     closed,	    bad_bytes, bad_name,
+					  no_room,    broken,	     too_long,	    congested, longer_than_sndbuf,
+					  follows,    one_congested, last_congested};
 #define OBSTACLES (sizeof(obstacles) / sizeof(obstacles[0]))
 
 START_TEST(test_left_alone)
@@ -357,7 +366,10 @@ END_TEST
 START_TEST(test_nothing_in_the_way)
 {
 	ck_assert(the_short_way());
-	atomic_store(&conn.fcong, &map);
+	atomic_store(&conn.fcong.few, 0x4000300020001); /* other ports */
+	ck_assert(the_short_way());
+	atomic_store(&conn.fcong.map, &map);
+	atomic_store(&conn.fcong.few, RDS_CONG_MANY);
 	ck_assert(the_short_way());
 }
 END_TEST

@@ -113,7 +113,7 @@ uint64_t shm_ring_acked(struct rds_ep *rep)
 
 /*
  * The initiator may have given up the connection (crossing attempts) before this process's answer
- * came.  Then no process reads this ring.  The initiator's first record, the congestion map, shows
+ * came.  Then no process reads this ring.  The initiator's first record, its congested ports, shows
  * that it uses the connection.
  */
 bool shm_ring_settled(struct rds_ep *rep)

@@ -29,8 +29,8 @@
  * sender of frames that small buffers cannot hold.  Credits cannot be taken back from a sender
  * that falls silent.  So a window is a share of the free buffers, and the last large buffers
  * (RESERVE) are only posted, one at a time, for a frame that has begun to come: such a buffer is
- * used if the sender lives.  Congestion maps do not count for a window, since every connection
- * begins with one.
+ * used if the sender lives.  Congestion maps do not count for a window: they say nothing of the
+ * messages to come.
  */
 #include "engine/transport/verbs/ep/ep.h"
 
@@ -297,8 +297,8 @@ static uint32_t credit_post_some(struct verbs_ep *ep, uint32_t n, bool large)
 }
 
 /*
- * Posts the buffers of a new endpoint: more, as long as most are free.  The large one is for the
- * congestion map.
+ * Posts the buffers of a new endpoint: more, as long as most are free.  The large ones are for a
+ * first large message, or a whole congestion map.
  */
 static uint32_t credit_set_aside(struct verbs_ep *ep)
 {

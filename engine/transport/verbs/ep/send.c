@@ -13,8 +13,8 @@
  * the batch is the last entry of `out` and is not in the chain.
  *
  * Signaling: one work request in VERBS_SIGNAL_EVERY, or per VERBS_SIGNAL_BYTES, asks for a
- * completion, which retires all before it.  So does each congestion map, or a thousand idle
- * connections would keep 8 KiB each; and on some devices each large request (caps.signal_from).
+ * completion, which retires all before it.  So does each congestion message, or a thousand idle
+ * connections would keep a block each; and on some devices each large request (caps.signal_from).
  *
  * When to acknowledge is decided by the receiver (ack.c), and control frames are made by
  * control_frame.c; but every frame carries an acknowledgement.  A frame is *solicited* only if the
