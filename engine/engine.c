@@ -114,6 +114,7 @@ __attribute__((constructor)) void rds_engine_join(void)
 		.report_end = rds_op_async_end,
 		.report_aborted = rds_op_async_aborted,
 		.report_unanswered = rds_op_async_unanswered,
+		.ops_prepare = rds_ops_prepare,
 		.ops_judge = rds_ops_judge,
 		.ops_cancel = rds_ops_cancel,
 		.ops_broken = rds_ops_conn_broken,

@@ -130,9 +130,13 @@ static enum admit send_admit(struct send_call *c, struct rds_sock_dst *d, int *e
 		if (!rds_sock_writable(sk))
 			return FULL;
 	}
+	with_ops = unlikely(c->rdma.ops);
+	if (with_ops && !rds_ops_prepare(conn)) {
+		*err = -ENOMEM;
+		return SENT;
+	}
 	rds_sock_snd_add(sk, out->len);
 	send_address(c, d);
-	with_ops = unlikely(c->rdma.ops);
 	if (unlikely(c->impatient || conn->impatient)) {
 		conn->impatient = c->impatient || conn->queue;
 		out->may_wait &= !conn->impatient;

@@ -66,6 +66,12 @@ struct rds_conn_client {
 	 */
 	bool (*report_unanswered)(const struct rds_queue_unacked *u);
 
+	/*
+	 * An operation is about to come to this connection.  False: no memory.  Neither rx nor tx
+	 * held.
+	 */
+	bool (*ops_prepare)(struct rds_conn *conn);
+
 	/* ---- the operations of a connection; rx and tx held ---- */
 	/*
 	 * Finds which messages are to be sent again, because their operations have been carried

@@ -34,15 +34,10 @@ enum rds_conn_kind {
 struct rds_op;
 struct rds_queue_unacked;
 
-#define RDS_ADVERTISE_MAX 8
-#define RDS_REMOTE_MR_BUCKETS 32
-
-#define RDS_FAILED_MAX 8
-#define RDS_REDIRECTS_MAX 16
 /*
- * A port that has moved to another process.  redirects_out: that we send: messages of the peer to
- * that port, from message `seq` on, have to be sent again elsewhere.  It stays until the peer
- * acknowledges it.  redirects_in: that we received.
+ * A port that has moved to another process.  out: that we send: messages of the peer to that port,
+ * from message `seq` on, have to be sent again elsewhere.  It stays until the peer acknowledges it.
+ * in: that we received.
  */
 struct rds_conn_redirect {
 	uint64_t seq;
@@ -50,6 +45,17 @@ struct rds_conn_redirect {
 	uint64_t refused; /* out: the first message that was refused; 0: none yet */
 	uint16_t port;
 	bool sent, acked; /* out: sent; out and in: acknowledged */
+};
+
+#define RDS_REDIRECTS_MAX 16
+#define RDS_PONGS_MAX 16
+/* What the receive path leaves for few connections: made when it is first needed (work.c).  rx. */
+struct rds_conn_seldom {
+	uint16_t pongs[RDS_PONGS_MAX]; /* ports whose pings are to be answered */
+	unsigned npongs;
+	/* ports that have moved to another process of their host (port_moved.c) */
+	unsigned out_cap;
+	struct rds_conn_redirect *out, in[RDS_REDIRECTS_MAX];
 };
 
 /* Why a connection is down, in the numbers of Oracle's rds-info. */
@@ -74,46 +80,75 @@ struct rds_conn_history {
 	uint32_t reason;
 };
 
+/*
+ * A process that talks to a thousand others has a thousand of these.  So what few connections need
+ * is behind a pointer.  What a send uses comes first, then what a receive uses.
+ */
 struct rds_conn {
-	struct rds_conn *hash_next, *next, *next_free;
-	struct rds_conn *mirror;   /* loop: the connection of the other direction */
-	struct rds_conn *map_next; /* list of the connections with the same local address (rx) */
-	struct rds_conn_id id;
-	enum rds_conn_kind kind;
+	/* sending (tx) */
+	rds_lock_t tx;
 	struct rds_transport *t;
-
+	struct rds_ep *ep; /* only while UP, or until an endpoint with ack_lied is dropped */
+	uint64_t next_tx;
+	/* highest number offered to any endpoint: stored before the offer, read without tx */
+	_Atomic uint64_t sent;
+	uint64_t acked;
+	uint64_t received; /* by the peer, when the connection came up (rds_received.all) */
+	struct rds_queue_unacked *unacked; /* ring buffer of cap entries, first at head */
+	unsigned head, count, cap;
+	unsigned since_reap;
+	struct rds_queue_item *queue, **queue_tail;
 	/* state: written under control + tx, read under either */
 	_Atomic enum rds_conn_state state;
-	/* tx; only while UP, or until an endpoint with ack_lied is dropped */
-	struct rds_ep *ep;
+	_Atomic unsigned nanswers; /* unsent answers to the peer's operations: a look needs no rx */
+	struct rds_cong_far fcong;
+	/* send_queued and copy_from_user, not yet added to the counters */
+	uint64_t st_queued, st_bytes;
+	struct rds_conn *busy_next;
+	unsigned queue_len;
+	bool busy;	/* on the list of connections that may hold messages (busy_conns.c) */
+	bool impatient; /* while messages wait in the queue, senders do not wait for room */
+	/* a sender waits for the endpoint's room, even if no message is kept here */
+	bool room_sought;
+	bool pulled; /* a piece was put before older messages (rdma/op_order.c) */
+
+	/* receiving (rx) */
+	_Atomic uint64_t next_rx;
+	/* messages that still lie in the endpoint's memory, oldest first */
+	struct rds_inc *inplace, *inplace_last;
+	/* the message of the last failed operation, which is not delivered */
+	uint64_t void_message;
+	struct rds_conn_rdma *rdma; /* NULL: it has carried no operation (rdma/rdma.h) */
+	struct rds_conn_seldom *seldom;
+	_Atomic unsigned nredirects_out, nredirects_in;
+	/* work left for rds_conn_work_run() */
+	struct rds_conn *work_next;
+	bool work_queued;
+	bool want_map, want_flush, want_push;
+	_Atomic unsigned nadvertise; /* keys of regions that the peer is to be told */
+
+	struct rds_conn_id id;
+	enum rds_conn_kind kind;
+	struct rds_conn *hash_next;
+	struct rds_conn *next;	   /* in rds_conn_list; later among those that have ended (control) */
+	struct rds_conn *map_next; /* list of the connections with the same local address (rx) */
+
+	/* coming up and going down */
 	struct rds_ep *pending; /* helper: on its way up; never together with ep */
-	bool peer_asked;	/* the peer made the request for `pending` (written under tx) */
 	/* tx: broken and closed, but unacknowledged messages still lie there, for lack of memory */
 	struct rds_ep *stale;
 	struct rds_timer retry;
 	uint64_t backoff_ms;
+	uint64_t unreachable_since;	 /* first failed attempt since it was last up, 0: none (tx) */
+	struct rds_conn_history history; /* tx */
+	bool peer_asked;		 /* the peer made the request for `pending` (written under tx) */
+	bool peer_asked_again;		 /* UP, and the peer has asked for a connection once more */
 	bool was_up;
 	/* some queued or unacknowledged messages are not to be sent again (rds_op_abort_mark) */
 	bool aborted;
-	/* UNROUTED: it has been logged that its messages wait (control) */
-	bool unrouted_logged;
 	/* PEER: the process has ended, but its lock is still held (tx) */
 	bool peer_ending;
-	/* UNROUTED: some wait for a socket of this host that changes its owner (control) */
-	bool handoff_pending;
-	/* UNROUTED: the local address can reach other hosts, so these are asked (control) */
-	bool far;
-	_Atomic bool silent;	    /* UNROUTED: the host did not answer the last time */
-	uint64_t unreachable_since; /* first failed attempt since it was last up, 0: none (tx) */
-	bool unreachable_logged;    /* ... and it has been logged that messages wait for it (tx) */
-	bool peer_asked_again;	    /* UP, and the peer has asked for a connection once more */
-
-	rds_lock_t tx;
-	uint64_t next_tx;
-	uint64_t acked;
-	uint64_t received; /* by the peer, when the connection came up (rds_received.all) */
-	/* highest number offered to any endpoint: stored before the offer, read without tx */
-	_Atomic uint64_t sent;
+	bool unreachable_logged; /* it has been logged that messages wait for it (tx) */
 	/* the peer has acknowledged more than `sent`: this endpoint is not trusted any more */
 	_Atomic bool ack_lied;
 	bool ack_lie_logged;
@@ -124,95 +159,38 @@ struct rds_conn {
 	 * it has accepted by now.
 	 */
 	bool ack_unknown;
-	struct rds_queue_unacked *unacked; /* ring buffer of cap entries, first at head */
-	unsigned head, count, cap;
-	struct rds_queue_item *queue, **queue_tail;
-	unsigned queue_len;
+
+	/* UNROUTED: it has been logged that its messages wait (control) */
+	bool unrouted_logged;
+	/* UNROUTED: some wait for a socket of this host that changes its owner (control) */
+	bool handoff_pending;
+	/* UNROUTED: the local address can reach other hosts, so these are asked (control) */
+	bool far;
+	_Atomic bool silent; /* UNROUTED: the host did not answer the last time */
+
 	/*
 	 * closed_sockets.c: as long as this message is first and closed_len or more are queued,
-	 * closed sockets have left too much here; 0: not found so.
+	 * closed sockets have left too much here; 0: not found so (tx)
 	 */
-	uint64_t closed_seq;
 	unsigned closed_len;
-	unsigned since_reap;
-	/* send_queued and copy_from_user, not yet added to the counters */
-	uint64_t st_queued, st_bytes;
-	bool busy; /* on the list of connections that may hold messages (busy_conns.c) */
-	struct rds_conn *busy_next;
-	bool impatient; /* tx: while messages wait in the queue, senders do not wait for room */
-	/* a sender waits for the endpoint's room, even if no message is kept here */
-	bool room_sought;
-
-	/* receive side (rx) */
-	_Atomic uint64_t next_rx;
-	/* messages that still lie in the endpoint's memory, oldest first */
-	struct rds_inc *inplace, *inplace_last;
-	struct rds_cong_far fcong; /* the peer's ports */
-
-	/* RDMA (rx): unfinished operations to this peer, oldest first; bytes of reads under way */
-	struct rds_op *ops, **ops_tail;
-	unsigned nover; /* number of those that have ended and wait for those before them */
-	/* messages of operations that have failed (rdma/op.c) */
-	uint64_t failed[RDS_FAILED_MAX], failed_to;
-	unsigned nfailed;
-	uint64_t reading;
-	/* bytes of our memory that the peer is to take (written under rx) */
-	_Atomic uint64_t offered_bytes;
-	uint64_t offered_seq; /* number of the last piece that lends memory (tx) */
-	/* Unsent answers to the peer's operations; counted, so that a look needs no rx. */
-	struct rds_queue_item *answers, **answers_tail;
-	/* ... of these, and of answers in the queue, to pings and of port_moved.c as well */
-	_Atomic uint64_t answer_bytes;
-	_Atomic unsigned nanswers;
-	bool pulled; /* a piece was put before older messages (rdma/op_order.c; tx) */
-	/* last failed operation, and the message that goes with it, which is not delivered */
-	uint64_t void_op, void_message;
+	uint64_t closed_seq;
+	/*
+	 * So many of the sockets that this process hands off have been announced to the peer
+	 * (share/handoff_out.c).
+	 */
+	unsigned nhandoff_said;
+	_Atomic unsigned device_writes; /* that devices carry out now; written under rx */
+	uint64_t offered_seq;		/* number of the last piece that lends memory (tx) */
 	/*
 	 * The connection has broken, and the peer may not have got the answer that refuses the piece
 	 * behind `acked`.  Until it sends more than `all`, no more than that is acknowledged when a
 	 * connection is made (rx).
 	 */
 	struct rds_received refused;
-
-	/*
-	 * Regions that devices reach (rx): our own that the peer knows, keys that are still to be
-	 * advertised, the peer's.
-	 */
-	struct rds_mr_advert *adverts;
-	bool mute; /* the peer has not acknowledged that a region is revoked (rx) */
-	uint32_t advertise[RDS_ADVERTISE_MAX];
-	_Atomic unsigned nadvertise;
-	_Atomic unsigned nremote_mrs;
-	struct rds_remote_mr *remote_mrs[RDS_REMOTE_MR_BUCKETS];
-	/* operations that devices carry out now; written under rx */
-	_Atomic unsigned device_reads, device_writes;
-	/* a region that a device reads is revoked: the answer waits for the reads (rx) */
-	bool fence_answers;
-	/*
-	 * Operations have ended here that the peer's engine may still carry out, until it
-	 * acknowledges this number (rdma/op_device.c); 0: none.  NEW (set under rx): the number is
-	 * set by the next look (tx).
-	 */
-	_Atomic uint64_t strays;
-#define RDS_STRAYS_NEW UINT64_MAX
-
-	/* work left for rds_conn_work_run() (rx) */
-	struct rds_conn *work_next;
-	bool work_queued;
-	bool want_map, want_flush, want_push;
-	uint16_t pongs[16]; /* ports whose pings are to be answered */
-	unsigned npongs;
-	/* Ports that have moved to another process of their host (port_moved.c; rx). */
-	struct rds_conn_redirect *redirects_out, redirects_in[RDS_REDIRECTS_MAX];
-	unsigned redirects_out_cap;
-	_Atomic unsigned nredirects_out, nredirects_in;
-	/*
-	 * So many of the sockets that this process hands off have been announced to the peer
-	 * (share/handoff_out.c).
-	 */
-	unsigned nhandoff_said;
-	struct rds_conn_history history; /* tx */
+	/* unsent answers, and in the queue: to operations, to pings and of port_moved.c */
+	_Atomic uint64_t answer_bytes;
 };
+_Static_assert(sizeof(struct rds_conn) <= 520, "of which a host may have a million");
 
 /*
  * connection.c.  With control held, the last also with conn->tx.  rds_conn_get_locked(): find or
@@ -249,6 +227,7 @@ extern _Atomic uint64_t rds_route_gen;
 /* work.c */
 extern _Atomic bool rds_conn_work_pending;
 void rds_conn_work_run(void);	 /* no lock held: do what the receive path left */
+struct rds_conn_seldom *rds_conn_seldom_get(struct rds_conn *conn); /* rx; NULL: no memory */
 void rds_conn_work_forget(void); /* forked child */
 
 /* unsent.c */

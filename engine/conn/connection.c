@@ -10,7 +10,7 @@
  *              that doubles from reconnect_min to reconnect_max, and tries again, for ever: a peer
  *              that is alive will answer some day.  After a protocol error the limit is
  *              reconnect_max at once.
- *  UP          the congestion map goes first, then retransmitted messages, then messages that
+ *  UP          the congested ports go first, then retransmitted messages, then messages that
  *              waited, then new ones.
  *  DOWN        the endpoint broke: unacknowledged messages are queued again.  If the peer lives,
  *              CONNECTING follows at once; an attempt needs memory for all these messages first.
@@ -103,7 +103,7 @@ static struct rds_conn *conn_alloc(void)
 	struct rds_conn *conn = conn_free;
 
 	if (conn) {
-		conn_free = conn->next_free;
+		conn_free = conn->next;
 		return conn;
 	}
 	conn = calloc(1, sizeof(*conn));
@@ -114,7 +114,7 @@ static struct rds_conn *conn_alloc(void)
 
 void rds_conn_free(struct rds_conn *conn)
 {
-	conn->next_free = conn_free;
+	conn->next = conn_free;
 	conn_free = conn;
 }
 
@@ -140,17 +140,10 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 	atomic_store(&conn->reset, false);
 	conn->ack_unknown = false;
 	conn->queue_tail = &conn->queue;
-	conn->ops = NULL;
-	conn->ops_tail = &conn->ops;
-	conn->answers = NULL;
-	conn->answers_tail = &conn->answers;
 	atomic_store(&conn->nanswers, 0);
 	atomic_store(&conn->answer_bytes, 0);
-	conn->reading = conn->offered_seq = 0;
-	conn->nover = conn->nfailed = 0;
+	conn->offered_seq = conn->void_message = 0;
 	conn->pulled = false;
-	atomic_store(&conn->offered_bytes, 0);
-	conn->void_op = conn->void_message = 0;
 	conn->refused = (struct rds_received){0};
 	conn->backoff_ms = 0;
 	conn->impatient = false;
@@ -161,10 +154,7 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 	conn->unreachable_since = 0;
 	conn->unreachable_logged = false;
 	atomic_store(&conn->silent, false);
-	atomic_store(&conn->nredirects_out, 0);
-	atomic_store(&conn->nredirects_in, 0);
 	conn->nhandoff_said = 0;
-	conn->mirror = NULL;
 	atomic_store(&conn->next_rx, 1);
 	atomic_store(&conn->state, RDS_CONN_DOWN);
 	rx_lock();
@@ -228,8 +218,6 @@ static struct rds_conn *conn_loop_pair(const struct rds_conn_id *id, int *err)
 		b = conn_new(RDS_CONN_LOOP, &back, err);
 	if (!b)
 		return NULL;
-	a->mirror = b;
-	b->mirror = a;
 	if (!a->ep)
 		*err = a->t->ops->connect(a->t, id, b, none, &a->ep);
 	if (!*err && !b->ep)

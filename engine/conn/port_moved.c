@@ -75,19 +75,22 @@ static bool port_may_have_moved(const struct rds_conn *conn, uint16_t port)
 /* rx held.  The list may move, so a thread with tx only must not read it. */
 static struct rds_conn_redirect *redirect_add(struct rds_conn *conn)
 {
-	unsigned cap = conn->redirects_out_cap ? 2 * conn->redirects_out_cap : RDS_REDIRECTS_MAX;
-	unsigned n = atomic_load(&conn->nredirects_out);
+	struct rds_conn_seldom *s = rds_conn_seldom_get(conn);
+	unsigned n = atomic_load(&conn->nredirects_out), cap;
 	struct rds_conn_redirect *more;
 
-	if (n == conn->redirects_out_cap) {
-		more = realloc(conn->redirects_out, cap * sizeof(*more));
+	if (!s)
+		return NULL;
+	if (n == s->out_cap) {
+		cap = s->out_cap ? 2 * s->out_cap : RDS_REDIRECTS_MAX;
+		more = realloc(s->out, cap * sizeof(*more));
 		if (!more)
 			return NULL;
-		conn->redirects_out = more;
-		conn->redirects_out_cap = cap;
+		s->out = more;
+		s->out_cap = cap;
 	}
 	atomic_store(&conn->nredirects_out, n + 1);
-	return &conn->redirects_out[n];
+	return &s->out[n];
 }
 
 static bool redirects_are_full(const struct rds_conn *conn)
@@ -98,12 +101,12 @@ static bool redirects_are_full(const struct rds_conn *conn)
 /* The redirect that covers a message to that port. */
 static struct rds_conn_redirect *redirect_covering(const struct rds_conn *conn, uint16_t port, uint64_t seq)
 {
-	unsigned i;
+	unsigned i, n = atomic_load(&conn->nredirects_out);
+	struct rds_conn_redirect *out = n ? conn->seldom->out : NULL;
 
-	for (i = 0; i < atomic_load(&conn->nredirects_out); i++)
-		if (!conn->redirects_out[i].acked && conn->redirects_out[i].port == port &&
-		    conn->redirects_out[i].seq <= seq)
-			return &conn->redirects_out[i];
+	for (i = 0; i < n; i++)
+		if (!out[i].acked && out[i].port == port && out[i].seq <= seq)
+			return &out[i];
 	return NULL;
 }
 
@@ -120,7 +123,7 @@ unsigned rds_conn_redirect_owed(const struct rds_conn *conn)
 		return 0;
 	rx_lock();
 	for (i = 0; i < atomic_load(&conn->nredirects_out); i++)
-		n += conn->redirects_out[i].refused && !conn->redirects_out[i].acked;
+		n += conn->seldom->out[i].refused && !conn->seldom->out[i].acked;
 	rx_unlock();
 	return n;
 }
@@ -188,15 +191,15 @@ static void redirect_note_acked(struct rds_conn *conn, uint64_t seq, uint16_t po
 	unsigned i;
 
 	for (i = 0; i < atomic_load(&conn->nredirects_out); i++)
-		if (conn->redirects_out[i].sent && conn->redirects_out[i].seq == seq &&
-		    conn->redirects_out[i].port == port)
-			conn->redirects_out[i].acked = true;
+		if (conn->seldom->out[i].sent && conn->seldom->out[i].seq == seq && conn->seldom->out[i].port == port)
+			conn->seldom->out[i].acked = true;
 }
 
 enum rds_rx_verdict rds_conn_redirect_recv(struct rds_conn *conn, const struct rds_rx *rx)
 {
 	unsigned n = atomic_load(&conn->nredirects_in);
 	struct redirect_bytes b = {0};
+	struct rds_conn_seldom *s;
 
 	memcpy(&b, rx->data, rx->hdr.len);
 	rds_conn_work_add(conn);
@@ -204,9 +207,10 @@ enum rds_rx_verdict rds_conn_redirect_recv(struct rds_conn *conn, const struct r
 		redirect_note_acked(conn, be64toh(b.seq), be16toh(b.port));
 		return RDS_RX_DONE;
 	}
-	if (n == RDS_REDIRECTS_MAX || redirects_are_full(conn))
+	s = rds_conn_seldom_get(conn);
+	if (!s || n == RDS_REDIRECTS_MAX || redirects_are_full(conn))
 		return RDS_RX_LATER;
-	conn->redirects_in[n] =
+	s->in[n] =
 		(struct rds_conn_redirect){.seq = be64toh(b.seq), .port = be16toh(b.port), .redirect_seq = rx->hdr.seq};
 	atomic_store(&conn->nredirects_in, n + 1);
 	return RDS_RX_DONE;
@@ -217,12 +221,10 @@ uint64_t rds_conn_redirect_limit(const struct rds_conn *conn, uint64_t last)
 	unsigned i, n = atomic_load(&conn->nredirects_out);
 
 	for (i = 0; i < n; i++)
-		if (!conn->redirects_out[i].acked && conn->redirects_out[i].refused &&
-		    conn->redirects_out[i].refused <= last)
-			last = conn->redirects_out[i].refused - 1;
-	if (atomic_load(&conn->nredirects_in) && !conn->redirects_in[0].acked &&
-	    conn->redirects_in[0].redirect_seq <= last)
-		last = conn->redirects_in[0].redirect_seq - 1;
+		if (!conn->seldom->out[i].acked && conn->seldom->out[i].refused && conn->seldom->out[i].refused <= last)
+			last = conn->seldom->out[i].refused - 1;
+	if (atomic_load(&conn->nredirects_in) && !conn->seldom->in[0].acked && conn->seldom->in[0].redirect_seq <= last)
+		last = conn->seldom->in[0].redirect_seq - 1;
 	return last;
 }
 
@@ -264,9 +266,9 @@ static bool redirect_next_unsaid(struct rds_conn *conn, struct rds_conn_redirect
 
 	rx_lock();
 	for (; *at < atomic_load(&conn->nredirects_out) && !some; ++*at)
-		if (!conn->redirects_out[*at].sent) {
-			conn->redirects_out[*at].sent = some = true;
-			*m = conn->redirects_out[*at];
+		if (!conn->seldom->out[*at].sent) {
+			conn->seldom->out[*at].sent = some = true;
+			*m = conn->seldom->out[*at];
 		}
 	rx_unlock();
 	return some;
@@ -279,10 +281,10 @@ static void redirects_drop_acked(struct rds_conn *conn)
 
 	rx_lock();
 	for (n = 0; n < atomic_load(&conn->nredirects_out); n++)
-		if (!conn->redirects_out[n].acked)
+		if (!conn->seldom->out[n].acked)
 			break;
 	if (n)
-		redirects_remove(conn, conn->redirects_out, &conn->nredirects_out, n);
+		redirects_remove(conn, conn->seldom->out, &conn->nredirects_out, n);
 	rx_unlock();
 }
 
@@ -298,7 +300,7 @@ void rds_conn_redirect_send(struct rds_conn *conn)
 		if (!redirect_send_one(conn, &m, RDS_REDIRECT_BYTES))
 			continue;
 		rx_lock();
-		conn->redirects_out[at - 1].sent = false; /* only a thread with tx removes entries */
+		conn->seldom->out[at - 1].sent = false; /* only a thread with tx removes entries */
 		rx_unlock();
 		rds_timer_set(&conn->retry, os_now_ns() + AGAIN_NS);
 		break;
@@ -314,10 +316,10 @@ void rds_conn_redirect_send(struct rds_conn *conn)
 static void redirect_ack_in(struct rds_conn *conn, const struct rds_conn_redirect *m, bool done)
 {
 	rx_lock();
-	if (atomic_load(&conn->nredirects_in) && conn->redirects_in[0].redirect_seq == m->redirect_seq) {
-		conn->redirects_in[0].acked = true;
+	if (atomic_load(&conn->nredirects_in) && conn->seldom->in[0].redirect_seq == m->redirect_seq) {
+		conn->seldom->in[0].acked = true;
 		if (done)
-			redirects_remove(conn, conn->redirects_in, &conn->nredirects_in, 1);
+			redirects_remove(conn, conn->seldom->in, &conn->nredirects_in, 1);
 		else if (conn->ep)
 			conn->t->ops->ack(conn->ep, rds_conn_recv_taken(conn));
 	}
@@ -390,7 +392,8 @@ void rds_conn_redirect_run(struct rds_conn *conn)
 	for (;;) {
 		rx_lock();
 		some = atomic_load(&conn->nredirects_in) > 0;
-		m = conn->redirects_in[0];
+		if (some)
+			m = conn->seldom->in[0];
 		rx_unlock();
 		if (!some)
 			return;

@@ -45,20 +45,23 @@ static void receive_enqueue(struct rds_sock *sk, struct rds_inc *inc)
  */
 static enum rds_rx_verdict receive_ping(struct rds_conn *conn, const struct rds_hdr *hdr)
 {
+	struct rds_conn_seldom *s;
+
 	if (!rds_options()->ping_enable) {
 		RDS_STAT_INC_RX(recv_drop_no_sock);
 		return RDS_RX_DONE;
 	}
 	if (hdr->sport == 0)
 		return RDS_RX_DONE;
-	if (conn->npongs == sizeof(conn->pongs) / sizeof(conn->pongs[0])) {
+	s = rds_conn_seldom_get(conn);
+	if (!s || s->npongs == RDS_PONGS_MAX) {
 		if (!(conn->t->ops->caps & RDS_TCAP_DIRECT))
 			return RDS_RX_LATER; /* a burst: the rest waits until these are answered */
 		rds_debug("too many pings wait for an answer: one is dropped");
 		return RDS_RX_DONE;
 	}
 	RDS_STAT_INC_RX(recv_ping);
-	conn->pongs[conn->npongs++] = hdr->sport;
+	s->pongs[s->npongs++] = hdr->sport;
 	rds_conn_work_add(conn);
 	return RDS_RX_DONE;
 }

@@ -277,6 +277,15 @@ static enum route_fate route_decide(const struct rds_conn *unrouted, bool local,
 /* ports for which a message was found to wait; control held */
 static struct rds_port_set ports_waiting;
 
+static enum route_fate route_item(const struct rds_conn *unrouted, bool local, const struct rds_addr *dst,
+				  struct rds_queue_item *q, struct rds_conn_id *id, struct rds_conn **to)
+{
+	enum route_fate fate =
+		rds_port_set_has(&ports_waiting, dst->port) ? WAITS : route_decide(unrouted, local, dst, q, id, to);
+
+	return fate == GOES && unlikely(q->op) && !rds_conn_client.ops_prepare(*to) ? WAITS : fate;
+}
+
 /*
  * Waiting messages go to their new routes.  control is held from end to end: a sender that looks
  * the address up gets no answer in between, so no newer message overtakes them.  The registry may
@@ -295,8 +304,7 @@ void rds_route_hand_over(struct rds_conn *unrouted, bool local)
 	while ((q = list)) {
 		list = q->next;
 		dst.port = q->u.dport;
-		switch (rds_port_set_has(&ports_waiting, dst.port) ? WAITS
-								   : route_decide(unrouted, local, &dst, q, &id, &to)) {
+		switch (route_item(unrouted, local, &dst, q, &id, &to)) {
 		case GOES:
 			conn_append_item(to, q);
 			break;

@@ -13,6 +13,7 @@
 #include "engine/wire/port_set.h"
 #include "engine/conn/port_cache.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static struct rds_conn *conn_graveyard; /* control */
@@ -38,7 +39,7 @@ void rds_conn_log_state(const struct rds_conn *conn, bool worth, const char *wha
 static void conn_bury(struct rds_conn *conn)
 {
 	rds_conn_unlist(conn);
-	conn->next_free = conn_graveyard;
+	conn->next = conn_graveyard;
 	conn_graveyard = conn;
 }
 
@@ -327,6 +328,25 @@ void rds_conn_down(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 }
 
 /*
+ * Gives back what it has grown: the next user may need none of it.  tx and rx held, since a thread
+ * that has taken the connection off the work list may not have looked at it yet.
+ */
+static void conn_shed(struct rds_conn *conn)
+{
+	atomic_store(&conn->nredirects_out, 0);
+	atomic_store(&conn->nredirects_in, 0);
+	if (conn->seldom)
+		free(conn->seldom->out);
+	free(conn->seldom);
+	conn->seldom = NULL;
+	free(conn->rdma);
+	conn->rdma = NULL;
+	free(conn->unacked);
+	conn->unacked = NULL;
+	conn->cap = conn->head = 0;
+}
+
+/*
  * Connections in the graveyard become reusable once no part of them is in use.  Helper, no event
  * pending.
  */
@@ -344,15 +364,17 @@ void rds_conn_reclaim(void)
 		rds_lock(&conn->tx);
 		rx_lock();
 		idle = !conn->work_queued && !conn->inplace && !conn->busy && !rds_timer_is_set(&conn->retry);
-		if (idle)
+		if (idle) {
 			rds_cong_detach(conn);
+			conn_shed(conn);
+		}
 		rx_unlock();
 		rds_unlock(&conn->tx);
 		if (!idle) {
-			p = &conn->next_free;
+			p = &conn->next;
 			continue;
 		}
-		*p = conn->next_free;
+		*p = conn->next;
 		rds_conn_free(conn);
 	}
 	rds_unlock(&rds_lock_control);

@@ -5,6 +5,7 @@
  *
  * The list is guarded by rx.  Must not know why a connection is on it.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "engine/conn/client.h"
@@ -12,6 +13,13 @@
 
 static struct rds_conn *conn_work; /* rx */
 _Atomic bool rds_conn_work_pending;
+
+struct rds_conn_seldom *rds_conn_seldom_get(struct rds_conn *conn)
+{
+	if (!conn->seldom)
+		conn->seldom = calloc(1, sizeof(*conn->seldom));
+	return conn->seldom;
+}
 
 void rds_conn_work_add(struct rds_conn *conn)
 {
@@ -29,8 +37,8 @@ void rds_conn_work_add(struct rds_conn *conn)
  */
 static void conn_work_one(struct rds_conn *conn)
 {
-	uint16_t pongs[16];
-	unsigned i, n;
+	uint16_t pongs[RDS_PONGS_MAX];
+	unsigned i, n = 0;
 	bool map, flush, push;
 
 	if (unlikely(atomic_load_explicit(&conn->nredirects_in, memory_order_relaxed)))
@@ -41,9 +49,11 @@ static void conn_work_one(struct rds_conn *conn)
 	 */
 	rds_lock(&conn->tx);
 	rx_lock();
-	n = conn->npongs;
-	memcpy(pongs, conn->pongs, n * sizeof(pongs[0]));
-	conn->npongs = 0;
+	if (unlikely(conn->seldom)) {
+		n = conn->seldom->npongs;
+		memcpy(pongs, conn->seldom->pongs, n * sizeof(pongs[0]));
+		conn->seldom->npongs = 0;
+	}
 	map = conn->want_map;
 	flush = conn->want_flush;
 	push = conn->want_push;

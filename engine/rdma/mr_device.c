@@ -85,7 +85,7 @@ void rds_mr_served(struct rds_conn *conn, struct rds_ep *ep, struct rds_mr *mr, 
 		return;
 	if (conn->nadvertise == RDS_ADVERTISE_MAX)
 		return; /* the next operation comes here again */
-	conn->advertise[conn->nadvertise++] = mr->rkey;
+	conn->rdma->advertise[conn->nadvertise++] = mr->rkey;
 	rds_conn_work_add(conn);
 }
 
@@ -122,11 +122,11 @@ static void mr_advert_link(struct rds_mr_advert *t, struct rds_mr *mr, struct rd
 	if (t->mr_next)
 		t->mr_next->mr_prev = &t->mr_next;
 	mr->adverts = t;
-	t->conn_next = conn->adverts;
-	t->conn_prev = &conn->adverts;
+	t->conn_next = conn->rdma->adverts;
+	t->conn_prev = &conn->rdma->adverts;
 	if (t->conn_next)
 		t->conn_next->conn_prev = &t->conn_next;
-	conn->adverts = t;
+	conn->rdma->adverts = t;
 }
 
 /* rx and tx held.  Without memory the peer is told another time. */
@@ -206,7 +206,7 @@ void rds_mr_advertise(struct rds_conn *conn)
 
 	rx_lock();
 	while (conn->nadvertise) {
-		mr = rds_mr_find(conn->advertise[--conn->nadvertise]);
+		mr = rds_mr_find(conn->rdma->advertise[--conn->nadvertise]);
 		if (!mr || !conn->ep || atomic_load(&conn->state) != RDS_CONN_UP || mr_peer_knows(mr, conn) ||
 		    !(conn->t->ops->caps & RDS_TCAP_DEVICE_OPS))
 			continue;
@@ -241,8 +241,8 @@ void rds_mr_revoke_acked(struct rds_conn *conn, const struct rds_wire_op_hdr *h)
 {
 	struct rds_mr_advert *t, *next;
 
-	conn->mute = false;
-	for (t = conn->adverts; t; t = next) {
+	conn->rdma->mute = false;
+	for (t = conn->rdma->adverts; t; t = next) {
 		next = t->conn_next;
 		if (t->mr->rkey == h->rkey && !t->revocation)
 			mr_advert_free(t);
@@ -259,7 +259,7 @@ static uint64_t mr_revoke_patience(const struct rds_mr *list)
 	rx_lock();
 	for (; list && ns < all; list = list->next)
 		for (t = list->adverts; t && ns < all; t = t->mr_next)
-			ns = t->conn->mute ? mute : all;
+			ns = t->conn->rdma->mute ? mute : all;
 	rx_unlock();
 	return ns;
 }
@@ -269,7 +269,7 @@ static uint64_t mr_revoke_patience(const struct rds_mr *list)
  * connection would break if the device had forgotten the region then.  A peer that does not answer
  * in time loses its connection, if it goes on.  It is either stopped, or short of processor time.
  * The wait is long enough for the second case.  A stopped peer makes one wait that long, not every
- * one (conn->mute).
+ * one (mute).
  */
 void rds_mr_revoke_wait(struct rds_mr *list)
 {
@@ -290,7 +290,7 @@ void rds_mr_revoke_wait(struct rds_mr *list)
 	rx_lock();
 	for (; list; list = list->next)
 		while (list->adverts) {
-			list->adverts->conn->mute = true;
+			list->adverts->conn->rdma->mute = true;
 			mr_advert_free(list->adverts);
 		}
 	rx_unlock();
@@ -305,10 +305,14 @@ void rds_mr_deregister(struct rds_mr *mr)
 
 void rds_mr_adverts_drop(struct rds_conn *conn)
 {
-	while (conn->adverts)
-		mr_advert_free(conn->adverts);
+	struct rds_conn_rdma *r = conn->rdma;
+
+	if (!r)
+		return;
+	while (r->adverts)
+		mr_advert_free(r->adverts);
 	conn->nadvertise = 0;
-	conn->mute = false;
+	r->mute = false;
 }
 
 void rds_mr_device_forget(void)

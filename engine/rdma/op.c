@@ -59,18 +59,45 @@ void rds_op_discard(struct rds_op *op)
 	rx_unlock();
 }
 
+bool rds_ops_prepare_rx(struct rds_conn *conn)
+{
+	struct rds_conn_rdma *r = conn->rdma;
+
+	if (likely(r))
+		return true;
+	r = calloc(1, sizeof(*r));
+	if (!r)
+		return false;
+	r->ops_tail = &r->ops;
+	r->answers_tail = &r->answers;
+	conn->rdma = r;
+	return true;
+}
+
+bool rds_ops_prepare(struct rds_conn *conn)
+{
+	bool done;
+
+	rx_lock();
+	done = rds_ops_prepare_rx(conn);
+	rx_unlock();
+	return done;
+}
+
 /* Inserts it before `next`; NULL: at the end. */
 static void op_list_before(struct rds_conn *conn, struct rds_op *op, struct rds_op *next)
 {
+	struct rds_conn_rdma *r = conn->rdma;
+
 	op->conn = conn;
 	op->next = next;
-	op->prev = next ? next->prev : conn->ops_tail;
+	op->prev = next ? next->prev : r->ops_tail;
 	*op->prev = op;
 	if (next)
 		next->prev = &op->next;
 	else
-		conn->ops_tail = &op->next;
-	conn->nover += op->over;
+		r->ops_tail = &op->next;
+	r->nover += op->over;
 }
 
 void rds_op_list(struct rds_conn *conn, struct rds_op *op)
@@ -88,8 +115,8 @@ static void op_unlist(struct rds_op *op)
 	if (op->next)
 		op->next->prev = op->prev;
 	else
-		conn->ops_tail = op->prev;
-	conn->nover -= op->over;
+		conn->rdma->ops_tail = op->prev;
+	conn->rdma->nover -= op->over;
 	op->conn = NULL;
 }
 
@@ -101,7 +128,7 @@ static void op_read_end(struct rds_op *op)
 	if (!op->reading)
 		return;
 	op->reading = false;
-	conn->reading -= op->total;
+	conn->rdma->reading -= op->total;
 	conn->want_flush = true;
 	rds_conn_work_add(conn);
 }
@@ -109,7 +136,7 @@ static void op_read_end(struct rds_op *op)
 static void op_device_uncount(const struct rds_op *op)
 {
 	if (op->by_device)
-		atomic_fetch_sub(op->kind == RDS_OP_READ ? &op->conn->device_reads : &op->conn->device_writes, 1);
+		atomic_fetch_sub(op->kind == RDS_OP_READ ? &op->conn->rdma->device_reads : &op->conn->device_writes, 1);
 }
 
 /*
@@ -123,7 +150,7 @@ void rds_op_fetch_end(struct rds_op *op, bool broken)
 	atomic_store(&op->fetch_word, broken ? ~op->atomic.value : 0);
 	rds_fence(); /* before the program writes to these bytes again */
 	op->fetch_offered = false;
-	op->conn->offered_bytes -= op->total;
+	op->conn->rdma->offered_bytes -= op->total;
 }
 
 /* With RECVERR alone the program learns only that it failed, not how (9.6). */
@@ -143,25 +170,27 @@ bool rds_op_is_reported(const struct rds_op *op)
  */
 static void message_note_failed(struct rds_conn *conn, uint64_t message)
 {
-	uint64_t *place = &conn->failed[conn->nfailed % RDS_FAILED_MAX];
+	struct rds_conn_rdma *r = conn->rdma;
+	uint64_t *place = &r->failed[r->nfailed % RDS_FAILED_MAX];
 
-	if (conn->nfailed && conn->failed[(conn->nfailed - 1) % RDS_FAILED_MAX] == message)
+	if (r->nfailed && r->failed[(r->nfailed - 1) % RDS_FAILED_MAX] == message)
 		return; /* another operation of the same message */
-	if (conn->nfailed++ == 0)
-		conn->failed_to = 0;
-	else if (conn->nfailed > RDS_FAILED_MAX && *place > conn->failed_to)
-		conn->failed_to = *place;
+	if (r->nfailed++ == 0)
+		r->failed_to = 0;
+	else if (r->nfailed > RDS_FAILED_MAX && *place > r->failed_to)
+		r->failed_to = *place;
 	*place = message;
 }
 
 static bool message_has_failed(const struct rds_conn *conn, uint64_t message)
 {
+	const struct rds_conn_rdma *r = conn->rdma;
 	unsigned i;
 
-	for (i = 0; i < conn->nfailed && i < RDS_FAILED_MAX; i++)
-		if (conn->failed[i] == message)
+	for (i = 0; r && i < r->nfailed && i < RDS_FAILED_MAX; i++)
+		if (r->failed[i] == message)
 			return true;
-	return conn->nfailed && message <= conn->failed_to;
+	return r && r->nfailed && message <= r->failed_to;
 }
 
 /* Nothing more is done for it.  It may still have to wait before it is done. */
@@ -186,7 +215,7 @@ static void op_end_once(struct rds_op *op, int status)
 			rds_op_strays_note(op->conn);
 	}
 	op->sk->nops--;
-	op->conn->nover++;
+	op->conn->rdma->nover++;
 }
 
 /* Without regard to the operations before it. */
@@ -224,7 +253,7 @@ static void ops_complete_in_order(struct rds_conn *conn)
 {
 	struct rds_op *op, *next;
 
-	for (op = conn->ops; op && conn->nover; op = next) {
+	for (op = rds_ops_first(conn); op && conn->rdma->nover; op = next) {
 		next = op->next;
 		if (op->over)
 			op_complete(op, op->status);
@@ -264,7 +293,7 @@ void rds_op_relist(struct rds_conn *to, struct rds_op *op, struct rds_op *next)
 
 static struct rds_op *op_find(struct rds_conn *conn, uint64_t id)
 {
-	struct rds_op *op = conn->ops;
+	struct rds_op *op = rds_ops_first(conn);
 
 	while (op && op->id != id)
 		op = op->next;
@@ -344,7 +373,7 @@ static bool message_ops_succeeded(const struct rds_conn *conn, uint64_t message)
 {
 	const struct rds_op *op;
 
-	for (op = conn->ops; op; op = op->next)
+	for (op = rds_ops_first(conn); op; op = op->next)
 		if (op->message == message && !(op->over && op->status == RDS_RDMA_SUCCESS))
 			return false;
 	return !message_has_failed(conn, message);
@@ -368,7 +397,7 @@ void rds_ops_judge(struct rds_conn *conn)
 	const struct rds_op *op;
 	unsigned i;
 
-	for (op = conn->ops; op; op = op->next)
+	for (op = rds_ops_first(conn); op; op = op->next)
 		waits = op->message < waits ? op->message : waits;
 	for (i = 0; i < conn->count; i++) {
 		struct rds_queue_unacked *u = rds_queue_unacked_at(conn, i);
@@ -384,7 +413,7 @@ bool rds_ops_async_under_way(const struct rds_conn *conn)
 {
 	const struct rds_op *op;
 
-	for (op = conn->ops; op; op = op->next)
+	for (op = rds_ops_first(conn); op; op = op->next)
 		if (op->started && !op->over && atomic_load(&op->sk->had_async_sends))
 			return true;
 	return false;
@@ -400,23 +429,24 @@ void rds_ops_broken(struct rds_conn *conn, bool all, bool behind_lost)
 {
 	struct rds_op *op, *next;
 
-	for (op = conn->ops; op; op = next) {
+	for (op = rds_ops_first(conn); op; op = next) {
 		next = op->next;
 		if (!all && !op->started && !(behind_lost && op_follows_lost(op)))
 			continue;
 		rds_op_fetch_end(op, true);
 		op_complete(op, all ? RDS_RDMA_REMOTE_ERROR : RDS_RDMA_DROPPED);
 	}
-	conn->nfailed = 0;
+	if (conn->rdma)
+		conn->rdma->nfailed = 0;
 	ops_complete_in_order(conn);
 }
 
 /* The kernel's order: the newest is reported first. */
 void rds_ops_cancel(struct rds_conn *conn, struct rds_sock *sk, uint16_t dport)
 {
-	struct rds_op **link = conn->ops_tail, *op;
+	struct rds_op **link = conn->rdma ? conn->rdma->ops_tail : NULL, *op;
 
-	while (link != &conn->ops) {
+	while (link && link != &conn->rdma->ops) {
 		op = container_of(link, struct rds_op, next);
 		link = op->prev;
 		if (op->sk == sk && op->dport == dport)
@@ -429,7 +459,7 @@ static void ops_end_of_sock(struct rds_conn *conn, const struct rds_sock *sk, in
 {
 	struct rds_op *op, *next;
 
-	for (op = conn->ops; op; op = next) {
+	for (op = rds_ops_first(conn); op; op = next) {
 		next = op->next;
 		if (op->sk == sk)
 			op_complete(op, status);

@@ -41,7 +41,7 @@ struct rds_remote_mr {
 
 static struct rds_remote_mr **remote_mr_bucket(struct rds_conn *conn, uint32_t rkey)
 {
-	return &conn->remote_mrs[rkey % RDS_REMOTE_MR_BUCKETS];
+	return &conn->rdma->remote_mrs[rkey % RDS_REMOTE_MR_BUCKETS];
 }
 
 static struct rds_remote_mr *remote_mr_find(struct rds_conn *conn, uint32_t rkey)
@@ -61,7 +61,7 @@ static void remote_mr_forget(struct rds_conn *conn, uint32_t rkey)
 		if (f->rkey == rkey) {
 			*p = f->next;
 			free(f);
-			atomic_fetch_sub(&conn->nremote_mrs, 1);
+			atomic_fetch_sub(&conn->rdma->nremote_mrs, 1);
 			return;
 		}
 }
@@ -82,7 +82,7 @@ void rds_mr_remote_revoked(struct rds_conn *conn, const struct rds_wire_op_hdr *
 	struct rds_queue_item *q = rds_op_control_piece_new(&ack);
 	const struct rds_remote_mr *f = remote_mr_find(conn, h->rkey);
 
-	conn->fence_answers |= f && f->read;
+	conn->rdma->fence_answers |= f && f->read;
 	remote_mr_forget(conn, h->rkey);
 	if (q)
 		rds_op_answer_add(conn, q);
@@ -92,7 +92,7 @@ void rds_mr_remote_advertised(struct rds_conn *conn, const struct rds_wire_op_hd
 {
 	struct rds_remote_mr *f;
 
-	if (!(conn->t->ops->caps & RDS_TCAP_DEVICE_OPS) || atomic_load(&conn->nremote_mrs) >= REMOTE_MRS_MAX)
+	if (!(conn->t->ops->caps & RDS_TCAP_DEVICE_OPS) || atomic_load(&conn->rdma->nremote_mrs) >= REMOTE_MRS_MAX)
 		return;
 	remote_mr_forget(conn, h->rkey);
 	f = malloc(sizeof(*f));
@@ -101,22 +101,25 @@ void rds_mr_remote_advertised(struct rds_conn *conn, const struct rds_wire_op_hd
 	*f = (struct rds_remote_mr){.next = *remote_mr_bucket(conn, h->rkey), .rkey = h->rkey, .len = h->len};
 	f->far = (struct rds_device_key){.key = h->value, .at = h->compare};
 	*remote_mr_bucket(conn, h->rkey) = f;
-	atomic_fetch_add(&conn->nremote_mrs, 1);
+	atomic_fetch_add(&conn->rdma->nremote_mrs, 1);
 }
 
 void rds_mr_remote_drop_all(struct rds_conn *conn)
 {
+	struct rds_conn_rdma *r = conn->rdma;
 	struct rds_remote_mr *f;
 	unsigned i;
 
-	conn->fence_answers = false;
+	if (!r)
+		return;
+	r->fence_answers = false;
 	/* the peer takes none of them any more when it advertises a region again */
-	atomic_store(&conn->strays, 0);
-	for (i = 0; i < RDS_REMOTE_MR_BUCKETS && atomic_load(&conn->nremote_mrs); i++)
-		while ((f = conn->remote_mrs[i])) {
-			conn->remote_mrs[i] = f->next;
+	atomic_store(&r->strays, 0);
+	for (i = 0; i < RDS_REMOTE_MR_BUCKETS && atomic_load(&r->nremote_mrs); i++)
+		while ((f = r->remote_mrs[i])) {
+			r->remote_mrs[i] = f->next;
 			free(f);
-			atomic_fetch_sub(&conn->nremote_mrs, 1);
+			atomic_fetch_sub(&r->nremote_mrs, 1);
 		}
 }
 
@@ -147,7 +150,7 @@ static bool op_has_conflict(struct rds_conn *conn, const struct rds_op *op, cons
 {
 	const struct rds_op *before;
 
-	for (before = conn->ops; before && before != op; before = before->next)
+	for (before = rds_ops_first(conn); before && before != op; before = before->next)
 		if (!before->by_device && !before->over && op_touches(conn, before, op, f))
 			return true;
 	return false;
@@ -160,11 +163,11 @@ static bool op_has_conflict(struct rds_conn *conn, const struct rds_op *op, cons
  */
 static void strays_check(struct rds_conn *conn)
 {
-	uint64_t found = atomic_load(&conn->strays), last = found;
+	uint64_t found = atomic_load(&conn->rdma->strays), last = found;
 
 	if (found == RDS_STRAYS_NEW)
 		last = rds_queue_sent(conn);
-	atomic_compare_exchange_strong(&conn->strays, &found, conn->t->ops->acked(conn->ep) < last ? last : 0);
+	atomic_compare_exchange_strong(&conn->rdma->strays, &found, conn->t->ops->acked(conn->ep) < last ? last : 0);
 }
 
 static bool op_device_may_post(struct rds_conn *conn, struct rds_op *op, struct rds_device_op *n)
@@ -176,14 +179,14 @@ static bool op_device_may_post(struct rds_conn *conn, struct rds_op *op, struct 
 	 * may not keep its number (op_order.c).
 	 */
 	if (!f || op->over || rds_op_barrier_blocked(op) || !op->total || op->remote > f->len ||
-	    op->total > f->len - op->remote || atomic_load_explicit(&conn->strays, memory_order_relaxed) ||
+	    op->total > f->len - op->remote || atomic_load_explicit(&conn->rdma->strays, memory_order_relaxed) ||
 	    op_has_conflict(conn, op, f))
 		return false;
 	n->key = f->far.key;
 	n->at = f->far.at + op->remote;
 	op->started = op->by_device = true;
 	f->read |= n->read;
-	atomic_fetch_add(n->read ? &conn->device_reads : &conn->device_writes, 1);
+	atomic_fetch_add(n->read ? &conn->rdma->device_reads : &conn->device_writes, 1);
 	return true;
 }
 
@@ -191,7 +194,7 @@ static void op_device_unpost(struct rds_conn *conn, struct rds_op *op)
 {
 	rx_lock();
 	if (!op->over)
-		atomic_fetch_sub(op->kind == RDS_OP_READ ? &conn->device_reads : &conn->device_writes, 1);
+		atomic_fetch_sub(op->kind == RDS_OP_READ ? &conn->rdma->device_reads : &conn->device_writes, 1);
 	op->started = op->by_device = false;
 	rx_unlock();
 }
@@ -207,11 +210,11 @@ int rds_op_device_post(struct rds_conn *conn, struct rds_op *op)
 	bool may;
 	int err;
 
-	if (likely(!atomic_load_explicit(&conn->nremote_mrs, memory_order_relaxed)) ||
+	if (likely(!atomic_load_explicit(&conn->rdma->nremote_mrs, memory_order_relaxed)) ||
 	    (op->kind != RDS_OP_WRITE && op->kind != RDS_OP_READ) || (op->memory && op->kind == RDS_OP_READ) ||
 	    conn->queue || atomic_load_explicit(&conn->state, memory_order_relaxed) != RDS_CONN_UP)
 		return -EAGAIN;
-	if (unlikely(atomic_load_explicit(&conn->strays, memory_order_relaxed)))
+	if (unlikely(atomic_load_explicit(&conn->rdma->strays, memory_order_relaxed)))
 		strays_check(conn);
 	rx_lock();
 	may = op_device_may_post(conn, op, &n);
@@ -243,7 +246,7 @@ static bool op_changes_read(struct rds_conn *conn, const struct rds_op *op)
 	const struct rds_remote_mr *f = remote_mr_find(conn, op->rkey);
 	const struct rds_op *read;
 
-	for (read = conn->ops; read && read != op; read = read->next)
+	for (read = rds_ops_first(conn); read && read != op; read = read->next)
 		if (read->by_device && !read->over && read->kind == RDS_OP_READ &&
 		    (!f || op_touches(conn, read, op, f)))
 			return true;
@@ -254,7 +257,7 @@ void rds_op_fence_conflict(struct rds_conn *conn, const struct rds_op *op)
 {
 	bool wait;
 
-	if (likely(!atomic_load_explicit(&conn->device_reads, memory_order_relaxed)) || op->kind == RDS_OP_READ)
+	if (likely(!atomic_load_explicit(&conn->rdma->device_reads, memory_order_relaxed)) || op->kind == RDS_OP_READ)
 		return;
 	rx_lock();
 	wait = op_changes_read(conn, op);
@@ -267,7 +270,7 @@ void rds_ops_fence(struct rds_conn *conn, const struct rds_op *ops)
 {
 	bool fence = false;
 
-	if (likely(!atomic_load_explicit(&conn->device_reads, memory_order_relaxed)))
+	if (likely(!atomic_load_explicit(&conn->rdma->device_reads, memory_order_relaxed)))
 		return;
 	for (; ops; ops = ops->message_next)
 		fence |= ops->fence && ops->by_device && ops->kind == RDS_OP_READ;

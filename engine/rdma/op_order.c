@@ -242,16 +242,20 @@ bool rds_op_order_head_ordered(const struct rds_conn *conn)
 /* *fence: reads have to be over before it goes. */
 static struct rds_queue_item *answer_take(struct rds_conn *conn, bool *fence)
 {
-	struct rds_queue_item *q;
+	struct rds_queue_item *q = NULL;
+	struct rds_conn_rdma *r;
 
 	rx_lock();
-	*fence = conn->fence_answers;
-	conn->fence_answers = false;
-	q = conn->answers;
+	r = conn->rdma;
+	*fence = r && r->fence_answers;
+	if (r) {
+		r->fence_answers = false;
+		q = r->answers;
+	}
 	if (q) {
-		conn->answers = q->next;
-		if (!conn->answers)
-			conn->answers_tail = &conn->answers;
+		r->answers = q->next;
+		if (!r->answers)
+			r->answers_tail = &r->answers;
 		atomic_fetch_sub(&conn->nanswers, 1);
 	}
 	rx_unlock();
@@ -260,11 +264,14 @@ static struct rds_queue_item *answer_take(struct rds_conn *conn, bool *fence)
 
 static void answer_put_back(struct rds_conn *conn, struct rds_queue_item *q)
 {
+	struct rds_conn_rdma *r;
+
 	rx_lock();
-	q->next = conn->answers;
+	r = conn->rdma;
+	q->next = r->answers;
 	if (!q->next)
-		conn->answers_tail = &q->next;
-	conn->answers = q;
+		r->answers_tail = &q->next;
+	r->answers = q;
 	atomic_fetch_add(&conn->nanswers, 1);
 	rx_unlock();
 }
@@ -332,12 +339,15 @@ void rds_op_answers_flush(struct rds_conn *conn)
 
 void rds_op_answers_drop(struct rds_conn *conn)
 {
+	struct rds_conn_rdma *r = conn->rdma;
 	struct rds_queue_item *q;
 
-	while ((q = conn->answers)) {
-		conn->answers = q->next;
+	if (!r)
+		return;
+	while ((q = r->answers)) {
+		r->answers = q->next;
 		rds_queue_item_free(q);
 	}
-	conn->answers_tail = &conn->answers;
+	r->answers_tail = &r->answers;
 	atomic_store(&conn->nanswers, 0);
 }

@@ -58,7 +58,7 @@ static void op_start(struct rds_conn *conn, struct rds_op *op)
 	if (op->kind != RDS_OP_READ || op->over || op->reading)
 		return;
 	op->reading = true;
-	op->conn->reading += op->total;
+	op->conn->rdma->reading += op->total;
 }
 
 /* Undoes op_start(), if that was the start of the operation. */
@@ -73,7 +73,8 @@ static void op_unstart(struct rds_op *op, bool began)
 
 static bool op_may_start(const struct rds_conn *conn, const struct rds_op *op)
 {
-	return op->kind != RDS_OP_READ || op->reading || !conn->reading || conn->reading + op->total <= READ_AHEAD;
+	return op->kind != RDS_OP_READ || op->reading || !conn->rdma->reading ||
+	       conn->rdma->reading + op->total <= READ_AHEAD;
 }
 
 /* Bytes at .. at+len of its memory, as at most `max` elements.  0: more are needed. */
@@ -214,7 +215,7 @@ static bool op_fetchable(const struct rds_conn *conn, const struct rds_op *op)
 	const struct rds_transport_ops *ops = conn->t->ops;
 
 	/* The limit is for the peer's sake: it copies all that it finds at once. */
-	if (conn->offered_bytes + op->total > OFFER_AHEAD)
+	if (conn->rdma->offered_bytes + op->total > OFFER_AHEAD)
 		return false;
 	return op->total >= FETCH_LEAST && op->nlocal <= RDS_FETCH_VECS && !conn->queue &&
 	       atomic_load_explicit(&conn->state, memory_order_relaxed) == RDS_CONN_UP && ops->fetchable &&
@@ -232,7 +233,7 @@ static bool op_offer_fetch(struct rds_conn *conn, struct rds_op *op)
 		op->atomic.compare = (uintptr_t)&op->fetch_word;
 		op->atomic.value = op->id ^ fetch_word_base();
 		atomic_store(&op->fetch_word, op->atomic.value);
-		conn->offered_bytes += op->total;
+		conn->rdma->offered_bytes += op->total;
 	}
 	offered = op->fetch_offered;
 	rx_unlock();

@@ -34,8 +34,8 @@ struct rds_queue_item *rds_op_answer_new(const struct rds_hdr *to, size_t data)
 
 void rds_op_answer_add(struct rds_conn *conn, struct rds_queue_item *q)
 {
-	*conn->answers_tail = q;
-	conn->answers_tail = &q->next;
+	*conn->rdma->answers_tail = q;
+	conn->rdma->answers_tail = &q->next;
 	rds_queue_answer_add(conn, q);
 	atomic_fetch_add(&conn->nanswers, 1);
 	rds_conn_work_add(conn);
@@ -47,7 +47,7 @@ static void serve_send_result(struct rds_conn *conn, struct rds_queue_item *q, c
 	struct rds_wire_op_hdr h = {.kind = RDS_OP_RESULT, .status = (uint8_t)status, .id = asked->id, .value = value};
 
 	if (status) {
-		conn->void_op = asked->id;
+		conn->rdma->void_op = asked->id;
 		conn->void_message = asked->message;
 		q->u.refused = rx->hdr.seq;
 	}
@@ -73,7 +73,7 @@ void rds_op_refusals_note(struct rds_conn *conn)
 		refused_limit(rds_queue_unacked_at(conn, i), &acked);
 	for (q = conn->queue; q; q = q->next)
 		refused_limit(&q->u, &acked);
-	for (q = conn->answers; q; q = q->next)
+	for (q = conn->rdma ? conn->rdma->answers : NULL; q; q = q->next)
 		refused_limit(&q->u, &acked);
 	if (acked < all)
 		conn->refused = (struct rds_received){.acked = acked, .all = all};
@@ -318,7 +318,7 @@ static enum rds_rx_verdict serve_voided(struct rds_conn *conn, const struct rds_
 {
 	struct rds_queue_item *q;
 
-	if (h->id == conn->void_op || (h->kind == RDS_OP_WRITE && !h->last))
+	if (h->id == conn->rdma->void_op || (h->kind == RDS_OP_WRITE && !h->last))
 		return RDS_RX_DONE;
 	q = rds_op_answer_new(&rx->hdr, 0);
 	if (!q)
@@ -356,7 +356,7 @@ enum rds_rx_verdict rds_op_recv_piece(struct rds_conn *conn, struct rds_ep *ep, 
 		rds_conn_work_add(conn);
 		return RDS_RX_LATER;
 	}
-	if (unlikely(serve_out_of_reach(conn, &h)))
+	if (unlikely(!rds_ops_prepare_rx(conn) || serve_out_of_reach(conn, &h)))
 		return RDS_RX_LATER;
 	if (rds_wire_op_is_request(h.kind) && h.message == conn->void_message && h.message)
 		return serve_voided(conn, rx, &h);

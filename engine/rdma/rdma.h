@@ -50,8 +50,8 @@ struct rds_op {
 	bool by_device; /* a device carries it out */
 	bool alone;	/* no message follows it */
 	bool fence;	/* its message waits until this read is over, as the program asked for */
-	bool reading;	/* counted in conn->reading: the peer is to answer with data */
-	/* the peer may take its bytes from our memory (counted in conn->offered_bytes) */
+	bool reading;	/* counted in the connection's `reading`: the peer is to answer with data */
+	/* the peer may take its bytes from our memory (counted in its offered_bytes) */
 	bool fetch_offered;
 	/*
 	 * The value that the peer must find here after it has taken the bytes.  If it finds another
@@ -99,6 +99,55 @@ struct rds_op {
 	unsigned nlocal;
 	struct iovec local[];
 };
+
+#define RDS_ADVERTISE_MAX 8
+#define RDS_REMOTE_MR_BUCKETS 32
+#define RDS_FAILED_MAX 8
+/*
+ * What a connection that carries operations has for them.  It is made before the first one is
+ * listed or served, and stays until the connection ends.  rx.
+ */
+struct rds_conn_rdma {
+	/* unfinished operations to this peer, oldest first */
+	struct rds_op *ops, **ops_tail;
+	unsigned nover;	  /* number of those that have ended and wait for those before them */
+	unsigned nfailed; /* messages of operations that have failed (op.c) */
+	uint64_t failed[RDS_FAILED_MAX], failed_to;
+	uint64_t reading; /* bytes of reads under way */
+	/* bytes of our memory that the peer is to take (written under rx) */
+	_Atomic uint64_t offered_bytes;
+	/* unsent answers to the peer's operations; conn->nanswers is their number */
+	struct rds_queue_item *answers, **answers_tail;
+	uint64_t void_op; /* the last one that failed here; conn->void_message is its message */
+
+	/*
+	 * Regions that devices reach: our own that the peer knows, keys that are still to be
+	 * advertised (conn->nadvertise), the peer's.
+	 */
+	struct rds_mr_advert *adverts;
+	uint32_t advertise[RDS_ADVERTISE_MAX];
+	struct rds_remote_mr *remote_mrs[RDS_REMOTE_MR_BUCKETS];
+	_Atomic unsigned nremote_mrs;
+	_Atomic unsigned device_reads; /* that devices carry out now; written under rx */
+	bool mute;		       /* the peer has not acknowledged that a region is revoked */
+	/* a region that a device reads is revoked: the answer waits for the reads */
+	bool fence_answers;
+	/*
+	 * Operations have ended here that the peer's engine may still carry out, until it
+	 * acknowledges this number (op_device.c); 0: none.  NEW (set under rx): the number is set
+	 * by the next look (tx).
+	 */
+	_Atomic uint64_t strays;
+#define RDS_STRAYS_NEW UINT64_MAX
+};
+/* The connection is about to carry an operation.  False: no memory.  rx not held; tx may be. */
+bool rds_ops_prepare(struct rds_conn *conn);
+bool rds_ops_prepare_rx(struct rds_conn *conn); /* the same, rx held */
+/* The oldest unfinished operation.  rx. */
+static inline struct rds_op *rds_ops_first(const struct rds_conn *conn)
+{
+	return conn->rdma ? conn->rdma->ops : NULL;
+}
 
 /* ---- making (op_request.c) ---- */
 
@@ -255,7 +304,7 @@ void rds_op_end(struct rds_op *op, int status);
  */
 static inline void rds_op_strays_note(struct rds_conn *conn)
 {
-	atomic_store(&conn->strays, RDS_STRAYS_NEW);
+	atomic_store(&conn->rdma->strays, RDS_STRAYS_NEW);
 }
 /*
  * Makes it over and done, without regard to those before it.  An operation that was over keeps its

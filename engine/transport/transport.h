@@ -49,14 +49,14 @@ enum rds_attention {
 /* Identity of a connection, and what both sides tell each other when they connect. */
 struct rds_conn_id {
 	struct in6_addr laddr, faddr;
-	uint32_t scope;
-	uint8_t tos;
 	struct rds_procid peer;
+	uint32_t scope;
 	/*
 	 * The peer's slot in the registry: a hint, checked by the id.  RDS_SLOT_REMOTE: other host.
 	 */
 	uint32_t peer_slot;
 	uint16_t peer_port; /* where its transport listens (verbs): a hint, 0 = unknown */
+	uint8_t tos;
 };
 #define RDS_SLOT_REMOTE UINT32_MAX
 

@@ -102,8 +102,7 @@ static void setup(void)
 	conn.ep = (struct rds_ep *)&endpoint;
 	conn.id.faddr.s6_addr32[3] = 1;
 	conn.queue_tail = &conn.queue;
-	conn.answers_tail = &conn.answers;
-	conn.ops_tail = &conn.ops;
+	ck_assert(rds_ops_prepare(&conn));
 	conn.next_tx = 1;
 	conn.id.peer_slot = RDS_SLOT_REMOTE; /* there is no registry */
 	room = UINT32_MAX;
@@ -120,7 +119,7 @@ static void teardown(void)
 	rds_notify_drop(&sk);
 	rds_notify_drop(&plain);
 	rx_unlock();
-	ck_assert(!conn.ops && !conn.queue && !sk.async_sends && !sk.nops && !plain.nops);
+	ck_assert(!rds_ops_first(&conn) && !conn.queue && !sk.async_sends && !sk.nops && !plain.nops);
 	ck_assert_uint_eq(sk.nfailed, 0);
 	ck_assert_uint_le(sk.ref, 101); /* one for the thread to be woken */
 	rds_queue_forget();
@@ -496,9 +495,9 @@ START_TEST(test_refusal_unsent)
 	ck_assert_int_eq(rds_op_recv_piece(&conn, conn.ep, &rx), RDS_RX_DONE);
 	atomic_store(&conn.next_rx, 5);
 	rx_unlock();
-	ck_assert_ptr_nonnull(conn.answers);
+	ck_assert_ptr_nonnull(conn.rdma->answers);
 	breaks();
-	ck_assert_ptr_null(conn.answers);
+	ck_assert_ptr_null(conn.rdma->answers);
 	ck_assert_uint_eq(conn.refused.acked, 1);
 	ck_assert_uint_eq(conn.refused.all, 4);
 	rds_conn_work_run();

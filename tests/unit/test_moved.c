@@ -174,8 +174,9 @@ START_TEST(test_moved_with_operations)
 	rx_lock();
 	of_operation(conn, 2, 101);
 	of_operation(conn, 3, 102);
-	conn->failed[0] = 102;
-	conn->nfailed = 1;
+	ck_assert(rds_ops_prepare_rx(conn));
+	conn->rdma->failed[0] = 102;
+	conn->rdma->nfailed = 1;
 	rx_unlock();
 	unacked(conn, 4)->report = RDS_REPORT_END;
 	unacked(conn, 4)->async = rds_op_async_new(fake.sk, 7, true);

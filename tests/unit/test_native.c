@@ -146,8 +146,7 @@ static void setup(void)
 		conn[i].t = &transport;
 		conn[i].ep = (struct rds_ep *)&endpoint[i];
 		conn[i].queue_tail = &conn[i].queue;
-		conn[i].answers_tail = &conn[i].answers;
-		conn[i].ops_tail = &conn[i].ops;
+		ck_assert(rds_ops_prepare(&conn[i]));
 		conn[i].next_tx = 5;
 		atomic_store(&conn[i].state, RDS_CONN_UP);
 	}
@@ -164,6 +163,7 @@ static void teardown(void)
 		rds_mr_adverts_drop(&conn[i]);
 		rds_mr_remote_drop_all(&conn[i]);
 		free(conn[i].unacked);
+		free(conn[i].rdma);
 	}
 	rx_unlock();
 	rds_mr_destroy_list(rds_mr_take_all(&sk));
@@ -194,7 +194,7 @@ static void served(struct rds_conn *c, uint64_t cookie, unsigned n, uint64_t len
 /* The next thing that this peer is told.  0: nothing. */
 static enum rds_wire_op_kind told(struct rds_conn *c, struct rds_wire_op_hdr *h)
 {
-	struct rds_queue_item *q = c->answers;
+	struct rds_queue_item *q = c->rdma->answers;
 	unsigned i = c != conn;
 
 	*h = (struct rds_wire_op_hdr){0};
@@ -205,9 +205,9 @@ static enum rds_wire_op_kind told(struct rds_conn *c, struct rds_wire_op_hdr *h)
 	}
 	if (!q)
 		return (enum rds_wire_op_kind)0;
-	c->answers = q->next;
-	if (!c->answers)
-		c->answers_tail = &c->answers;
+	c->rdma->answers = q->next;
+	if (!c->rdma->answers)
+		c->rdma->answers_tail = &c->rdma->answers;
 	ck_assert_int_eq(rds_wire_op_decode(q->data, q->hdr.len, h), 0);
 	ck_assert(q->hdr.flags == RDS_FLAG_OP && q->u.once && !rds_wire_op_is_request(h->kind));
 	rds_queue_item_free(q);
@@ -240,7 +240,7 @@ START_TEST(test_shown)
 	told_of(conn, 0, 0);
 	ck_assert_int_eq(rds_mr_free(&sk, cookie), 0);
 	ck_assert_uint_eq(did.hide, 1);
-	ck_assert(!conn->mute); /* its answer was waited for */
+	ck_assert(!conn->rdma->mute); /* its answer was waited for */
 	told_of(conn, RDS_OP_REVOKED, cookie);
 	told_of(conn, 0, 0);
 }
@@ -259,13 +259,13 @@ START_TEST(test_mute)
 	ck_assert_uint_eq(did.hide, 1);
 	told_of(conn, RDS_OP_ADVERTISED, cookie);
 	told_of(conn, RDS_OP_REVOKED, cookie);
-	ck_assert_ptr_null(conn->adverts);
-	ck_assert(conn->mute); /* it is not waited for as long again, until it answers */
+	ck_assert_ptr_null(conn->rdma->adverts);
+	ck_assert(conn->rdma->mute); /* it is not waited for as long again, until it answers */
 	rx_lock();
 	rds_mr_revoke_acked(conn,
 			    &(struct rds_wire_op_hdr){.kind = RDS_OP_REVOKE_ACK, .rkey = rds_cookie_rkey(cookie)});
 	rx_unlock();
-	ck_assert(!conn->mute);
+	ck_assert(!conn->rdma->mute);
 }
 END_TEST
 
@@ -440,7 +440,7 @@ START_TEST(test_goes)
 	told_of(conn, RDS_OP_REVOKE_ACK, 2); /* known or not */
 	told_of(conn, RDS_OP_REVOKE_ACK, 1);
 	ck_assert(!goes(1, 0, 1));
-	ck_assert_uint_eq(atomic_load(&conn->nremote_mrs), 0);
+	ck_assert_uint_eq(atomic_load(&conn->rdma->nremote_mrs), 0);
 }
 END_TEST
 
@@ -536,10 +536,10 @@ START_TEST(test_fence)
 	did.post_err = -EAGAIN;
 	ck_assert_int_eq(rds_op_device_post(conn, op), -EAGAIN);
 	ck_assert_uint_eq(did.fence, 1);
-	ck_assert_uint_eq(atomic_load(&conn->device_reads), 1);
+	ck_assert_uint_eq(atomic_load(&conn->rdma->device_reads), 1);
 	op_end(op);
 	op_end(read);
-	ck_assert_uint_eq(atomic_load(&conn->device_reads), 0);
+	ck_assert_uint_eq(atomic_load(&conn->rdma->device_reads), 0);
 	rds_op_fence_conflict(conn, NULL); /* nobody reads: it is not looked at */
 	ck_assert_uint_eq(did.fence, 1);
 }
@@ -633,7 +633,7 @@ START_TEST(test_turns)
 		ck_assert_int_eq(op[i]->status, i == 2 && op[i]->by_device ? RDS_RDMA_REMOTE_ERROR : RDS_RDMA_SUCCESS);
 		free(op[i]);
 	}
-	ck_assert(!conn->ops && !conn->nover && !sk.nops);
+	ck_assert(!conn->rdma->ops && !conn->rdma->nover && !sk.nops);
 }
 END_TEST
 
@@ -649,7 +649,7 @@ START_TEST(test_quiet_turn)
 	ends(op, 0);
 	ck_assert(op->done && !quiet->over);
 	ends(quiet, 0);
-	ck_assert(quiet->done && !conn->ops);
+	ck_assert(quiet->done && !conn->rdma->ops);
 	free(op);
 	free(quiet);
 }
@@ -672,7 +672,7 @@ START_TEST(test_turns_broken)
 	else
 		rds_op_relist(&conn[1], before, NULL);
 	rx_unlock();
-	ck_assert(op->done && !conn->ops && !conn->nover && !conn[1].nover);
+	ck_assert(op->done && !conn->rdma->ops && !conn->rdma->nover && !conn[1].rdma->nover);
 	ck_assert_int_eq(op->status, RDS_RDMA_SUCCESS);
 	if (_i < 2)
 		ck_assert_int_eq(before->status, _i ? RDS_RDMA_CANCELED : RDS_RDMA_DROPPED);
@@ -782,7 +782,7 @@ START_TEST(test_table)
 
 	for (i = 1; i <= 2000; i++)
 		peer_shows(i, AT);
-	ck_assert_uint_lt(atomic_load(&conn->nremote_mrs), 2000);
+	ck_assert_uint_lt(atomic_load(&conn->rdma->nremote_mrs), 2000);
 	ck_assert(goes(1, 0, 1));
 	ck_assert(!goes(2000, 0, 1));
 	peer_hides(1);

@@ -58,8 +58,7 @@ static void conn_setup(struct rds_conn *conn)
 	conn->t = &transport;
 	conn->id.faddr.s6_addr32[3] = THERE;
 	conn->queue_tail = &conn->queue;
-	conn->answers_tail = &conn->answers;
-	conn->ops_tail = &conn->ops;
+	ck_assert(rds_ops_prepare(conn));
 	conn->next_tx = 1;
 	conn->id.peer_slot = RDS_SLOT_REMOTE; /* there is no registry */
 }
@@ -157,8 +156,8 @@ static void went(const char *what)
 
 static void all_over(void)
 {
-	ck_assert(!a.queue && !a.queue_len && !a.ops && !a.nover);
-	ck_assert(!b.queue && !b.queue_len && !b.ops && !b.nover);
+	ck_assert(!a.queue && !a.queue_len && !a.rdma->ops && !a.rdma->nover);
+	ck_assert(!b.queue && !b.queue_len && !b.rdma->ops && !b.rdma->nover);
 	ck_assert_ptr_eq(b.queue_tail, &b.queue);
 	ck_assert(!sk.ordered_ops && !atomic_load(&sk.nops));
 	rds_sock_marks_free(&sk.marks);
@@ -248,7 +247,7 @@ START_TEST(test_crosswise)
 	answered(&b, second);
 	answered(&b, fifth);
 	answered(&b, third);
-	ck_assert_uint_eq(b.ops->id, fourth); /* the fifth is done */
+	ck_assert_uint_eq(b.rdma->ops->id, fourth); /* the fifth is done */
 	memset(&sent, 0, sizeof(sent));
 	work(&a);
 	work(&b);
@@ -503,7 +502,7 @@ START_TEST(test_held_in_line)
 	op = write_to(&b, 3)->id;
 	went("p1m1p3");
 	answered(&b, op);
-	ck_assert_uint_eq(b.nover, 1);
+	ck_assert_uint_eq(b.rdma->nover, 1);
 	work(&b);
 	answered(&b, before);
 	work(&b);

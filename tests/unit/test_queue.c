@@ -103,7 +103,6 @@ static void setup(void)
 	memset(&conn, 0, sizeof(conn));
 	conn.t = &transport;
 	conn.queue_tail = &conn.queue;
-	conn.ops_tail = &conn.ops;
 	conn.next_tx = 1;
 	nsent = nlooked = 0;
 	acked = ack_at_send = 0;

@@ -97,8 +97,7 @@ static void setup(void)
 		conn[i].t = &transport[i];
 		conn[i].ep = world.conn[0].ep;
 		conn[i].queue_tail = &conn[i].queue;
-		conn[i].answers_tail = &conn[i].answers;
-		conn[i].ops_tail = &conn[i].ops;
+		ck_assert(rds_ops_prepare(&conn[i]));
 		conn[i].next_tx = 1;
 		atomic_store(&conn[i].state, RDS_CONN_UP);
 	}
@@ -141,8 +140,8 @@ static void all_over(void)
 
 	ck_assert_uint_eq(mock_count(MOCK_MR), regs);
 	ck_assert_ptr_null(sk.regions);
-	ck_assert_ptr_null(conn[0].adverts);
-	ck_assert_ptr_null(conn[1].adverts);
+	ck_assert_ptr_null(conn[0].rdma->adverts);
+	ck_assert_ptr_null(conn[1].rdma->adverts);
 	before = atomic_load(&shown_to[0]);
 	for (i = 0; i < MOST; i++) {
 		cookie[i] = region(i);
@@ -164,6 +163,7 @@ static void teardown(void)
 		rds_op_answers_drop(&conn[i]);
 		rds_mr_adverts_drop(&conn[i]);
 		free(conn[i].unacked);
+		free(conn[i].rdma);
 	}
 	rx_unlock();
 	for (i = 0; i < MOST; i++)

@@ -141,8 +141,7 @@ static void setup(void)
 	conn.t = &transport;
 	conn.ep = (struct rds_ep *)&endpoint;
 	conn.queue_tail = &conn.queue;
-	conn.answers_tail = &conn.answers;
-	conn.ops_tail = &conn.ops;
+	ck_assert(rds_ops_prepare(&conn));
 	conn.next_tx = 1;
 	atomic_store(&conn.state, RDS_CONN_UP);
 	peer_shows();
@@ -162,9 +161,10 @@ static void breaks(void)
 static void teardown(void)
 {
 	breaks();
-	ck_assert(!conn.ops && !conn.queue && !sk.nops && !other.nops);
+	ck_assert(!rds_ops_first(&conn) && !conn.queue && !sk.nops && !other.nops);
 	rds_queue_forget();
 	free(conn.unacked);
+	free(conn.rdma);
 }
 
 /* ---- what programs do ---- */
