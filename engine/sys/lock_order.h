@@ -4,8 +4,7 @@
  *
  * The locks, outermost first. A thread that holds one of them never sleeps in the kernel for
  * another process. The exception is the registry's record lock, for which a thread may wait for a
- * bounded time: under control, and under rx only if another process has died or stopped in the
- * middle of a change.
+ * bounded time under control, but not under rx.
  *
  *	sk->tx	sends on one socket, its destination cache
  *	control	socket and connection tables, binding, connection state, life of the engine
