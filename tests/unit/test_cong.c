@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "engine/conn/conn.h"
+#include "engine/conn/outgoing.h"
 #include "tests/unit/suite.h"
 
 #define SOCKS 200u
