@@ -27,6 +27,10 @@ int __real_registry_lookup(struct registry *reg, const struct in6_addr *addr, ui
 			   struct registry_owner *out);
 int __wrap_registry_lookup(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
 			   struct registry_owner *out);
+int __real_registry_lookup_nowait(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
+				  struct registry_owner *out);
+int __wrap_registry_lookup_nowait(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
+				  struct registry_owner *out);
 bool __wrap_registry_sock_is_gone(struct registry *reg, uint32_t idx, const struct rds_procid *who);
 
 void *__wrap_calloc(size_t n, size_t size)
@@ -42,6 +46,12 @@ int __wrap_registry_lookup(struct registry *reg, const struct in6_addr *addr, ui
 	if (!err && port == ntohs(name.sin_port) && atomic_load(&changing))
 		out->proc = REGISTRY_NOBODY;
 	return err;
+}
+
+int __wrap_registry_lookup_nowait(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
+				  struct registry_owner *out)
+{
+	return reg ? __real_registry_lookup_nowait(reg, addr, port, scope, out) : -ENOENT;
 }
 
 bool __wrap_registry_sock_is_gone(struct registry *reg, uint32_t idx, const struct rds_procid *who)

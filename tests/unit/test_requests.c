@@ -367,23 +367,36 @@ static bool refused(int *channel)
 	return true;
 }
 
-/* Until it is full; then one that comes later gets in all the same, for one that has been idle. */
+static int channels_gone(const int *channels, int n)
+{
+	struct pollfd p = {.events = POLLIN};
+	int i, gone = 0;
+
+	for (i = 0; i < n; i++) {
+		p.fd = channels[i];
+		gone += poll(&p, 1, 0) == 1;
+	}
+	return gone;
+}
+
+/*
+ * Until it is full.  Those that come later get in all the same: some by the helper's reserve, then
+ * one for others that have been idle.
+ */
 static int crowd(void)
 {
-	int channels[CARRIERS], n = 0, i, late, gone = 0;
+	int channels[CARRIERS], n = 0, late, later, gone = 0;
 	unsigned looks = 0;
-	struct pollfd p = {.events = POLLIN};
 
 	limit(10 * CARRIERS);
 	while (n < CARRIERS && !refused(&channels[n]))
 		n++;
 	if (n == CARRIERS)
 		return 2;
-	while (refused(&late)) /* they have not been idle for long enough, by the real clock */
-		test_pause(&looks);
-	for (i = 0; i < n; i++) {
-		p.fd = channels[i];
-		gone += poll(&p, 1, 0) == 1;
+	for (later = 0; later < CARRIERS && !gone; later++) {
+		while (refused(&late)) /* they have not been idle for long enough, by the real clock */
+			test_pause(&looks);
+		gone = channels_gone(channels, n);
 	}
 	return gone > 0 && gone < 20 ? 0 : 4;
 }
