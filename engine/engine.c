@@ -118,6 +118,7 @@ __attribute__((constructor)) void rds_engine_join(void)
 		.ops_judge = rds_ops_judge,
 		.ops_cancel = rds_ops_cancel,
 		.ops_broken = rds_ops_conn_broken,
+		.refusals_note = rds_op_refusals_note,
 		.recv_piece = rds_op_recv_piece,
 		.recv_used_key = rds_mr_unuse,
 		.room_made = rds_wait_room_made,

@@ -84,6 +84,8 @@ struct rds_conn_client {
 	 * well.
 	 */
 	void (*ops_broken)(struct rds_conn *conn, bool all);
+	/* tx held, too.  The endpoint of such a connection is closed: what it has refused is known. */
+	void (*refusals_note)(struct rds_conn *conn, bool closed);
 
 	/* ---- received; rx held ---- */
 	enum rds_rx_verdict (*recv_piece)(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx);

@@ -135,7 +135,10 @@ static void queue_release_run(struct rds_conn *conn, uint64_t acked)
 		rds_sock_snd_sub(sk, n, bytes);
 }
 
-/* The first message waits for an answer.  Messages behind it that do not are over. */
+/*
+ * The first message waits for an answer.  Messages behind it are over, except those that are
+ * reported with operations: their reports keep the order.
+ */
 static void queue_release_behind(struct rds_conn *conn, uint64_t acked)
 {
 	unsigned i;
@@ -145,7 +148,7 @@ static void queue_release_behind(struct rds_conn *conn, uint64_t acked)
 
 		if (u->seq > acked)
 			return;
-		if (u->cancelled || rds_unacked_unanswered(u))
+		if (u->cancelled || (u->once && (u->report & RDS_REPORT_END)))
 			continue;
 		rds_queue_unacked_release(u);
 		u->cancelled = true;

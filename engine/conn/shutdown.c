@@ -239,6 +239,16 @@ static void conn_release_waiters(uint64_t congested)
 	rds_conn_client.room_made();
 }
 
+/* No message comes over the endpoint any more. */
+static void conn_end_refusals(struct rds_conn *conn)
+{
+	rds_lock(&conn->tx);
+	rx_lock();
+	rds_conn_client.refusals_note(conn, true);
+	rx_unlock();
+	rds_unlock(&conn->tx);
+}
+
 void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_gone)
 {
 	struct rds_queue_item *unsent = NULL;
@@ -296,6 +306,8 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 	rds_unlock(&rds_lock_control);
 	if (ep)
 		rds_transport_ep_ops(ep)->close(ep);
+	if (was_up && !peer_gone)
+		conn_end_refusals(conn);
 	if (stale)
 		rds_transport_ep_ops(stale)->keep(stale, false);
 	rds_conn_log_state(conn, was_up, was_up ? "is down" : "did not come up",
@@ -339,6 +351,8 @@ static void conn_shed(struct rds_conn *conn)
 		free(conn->seldom->out);
 	free(conn->seldom);
 	conn->seldom = NULL;
+	if (conn->rdma) /* what the endpoint received after its operations had ended */
+		rds_conn_client.ops_broken(conn, true);
 	free(conn->rdma);
 	conn->rdma = NULL;
 	free(conn->unacked);

@@ -69,6 +69,22 @@ static bool queued_is_held(struct rds_queue_item *q)
 	return true;
 }
 
+/*
+ * How the end of a message is told that is not sent again.  An operation that has been answered
+ * keeps its own status if the peer has acknowledged the message.
+ */
+static int aborted_status(const struct rds_conn *conn, const struct rds_queue_item *q, bool received)
+{
+	const struct rds_op *op;
+
+	if (!received)
+		return RDS_RDMA_DROPPED;
+	for (op = q->u.async; op; op = op->message_next)
+		if (op->unsure)
+			return RDS_RDMA_OTHER_ERROR;
+	return q->u.seq <= conn->acked ? RDS_RDMA_SUCCESS : RDS_RDMA_OTHER_ERROR;
+}
+
 void rds_op_drop_aborted(struct rds_conn *conn, uint64_t all)
 {
 	struct rds_queue_item **p = &conn->queue, *q;
@@ -77,7 +93,7 @@ void rds_op_drop_aborted(struct rds_conn *conn, uint64_t all)
 		bool received = q->u.seq <= all;
 
 		if (queued_is_aborted(q) && !(received && queued_is_held(q))) {
-			rds_unacked_report_end(&q->u, received ? RDS_RDMA_OTHER_ERROR : RDS_RDMA_DROPPED);
+			rds_unacked_report_end(&q->u, aborted_status(conn, q, received));
 			rds_queue_drop_at(conn, p);
 		} else {
 			p = &q->next;
@@ -99,7 +115,7 @@ void rds_ops_conn_broken(struct rds_conn *conn, bool all)
 		rds_op_abort_mark(conn);
 	rds_ops_judge(conn);
 	rds_ops_broken(conn, all, behind_lost);
-	rds_op_refusals_note(conn);
+	rds_op_refusals_note(conn, false);
 	rds_mr_adverts_drop(conn);
 	rds_mr_remote_drop_all(conn);
 	rds_op_answers_drop(conn);

@@ -62,13 +62,19 @@ static void refused_limit(const struct rds_queue_unacked *answer, uint64_t *acke
 		*acked = answer->refused - 1;
 }
 
-void rds_op_refusals_note(struct rds_conn *conn)
+/*
+ * Messages may come until the endpoint is closed.  So this is asked once more then (closed), and
+ * what was found at first holds for these, too.
+ */
+void rds_op_refusals_note(struct rds_conn *conn, bool closed)
 {
 	const uint64_t all = atomic_load_explicit(&conn->next_rx, memory_order_relaxed) - 1;
 	const struct rds_queue_item *q;
 	uint64_t acked = all;
 	unsigned i;
 
+	if (closed ? conn->refused.all : conn->refused.all == all)
+		acked = conn->refused.acked;
 	for (i = 0; i < conn->count; i++)
 		refused_limit(rds_queue_unacked_at(conn, i), &acked);
 	for (q = conn->queue; q; q = q->next)
@@ -77,6 +83,8 @@ void rds_op_refusals_note(struct rds_conn *conn)
 		refused_limit(&q->u, &acked);
 	if (acked < all)
 		conn->refused = (struct rds_received){.acked = acked, .all = all};
+	else
+		conn->refused = (struct rds_received){0};
 }
 
 /*

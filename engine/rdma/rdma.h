@@ -383,7 +383,7 @@ int rds_op_barrier_store(const struct rds_barrier_request *req, uint64_t mark);
 /* ---- at the target (op_serve.c); rx held ---- */
 
 /* The connection has broken: sets conn->refused.  conn->tx held as well. */
-void rds_op_refusals_note(struct rds_conn *conn);
+void rds_op_refusals_note(struct rds_conn *conn, bool closed);
 enum rds_rx_verdict rds_op_recv_piece(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx);
 /*
  * An answer to the peer that has sent `to`, with room for `data` bytes behind its header.  NULL: no

@@ -67,9 +67,14 @@ static const void *fake_retained(struct rds_ep *ep, uint64_t pos)
 	return "";
 }
 
+static uint64_t comes_late; /* next_rx when the endpoint is closed; 0: as before */
+
 static void fake_close(struct rds_ep *ep)
 {
 	(void)ep;
+	if (comes_late)
+		atomic_store(&conn.next_rx, comes_late);
+	comes_late = 0;
 }
 
 static const struct rds_transport_ops ops = {.caps = RDS_TCAP_SURVIVES,
@@ -434,6 +439,52 @@ START_TEST(test_answered_at_the_break)
 }
 END_TEST
 
+/*
+ * Both messages are acknowledged, and the second operation has been answered first, as one may be
+ * that a device carries out.  The reports keep the order.
+ */
+START_TEST(test_answered_out_of_order)
+{
+	uint64_t a, b;
+
+	RDS_SOCK_SET(&sk, had_async_sends, true);
+	a = operation(&sk, 1);
+	b = operation(&sk, 2);
+	acknowledged(2);
+	answered(b, RDS_RDMA_SUCCESS);
+	answered(a, RDS_RDMA_SUCCESS);
+	expect(&sk, 1, RDS_RDMA_SUCCESS, false);
+	expect(&sk, 2, RDS_RDMA_SUCCESS, true);
+}
+END_TEST
+
+/*
+ * The answer comes when acknowledgements have been looked at for the last time, and the peer
+ * acknowledges less when it is back, because of an older operation that it has refused.
+ */
+START_TEST(test_answered_and_acknowledged)
+{
+	uint64_t id;
+
+	RDS_SOCK_SET(&sk, had_async_sends, true);
+	id = operation(&sk, 1);
+	operation(&plain, 2);
+	acknowledged(2);
+	rds_lock(&conn.tx);
+	rds_queue_reap(&conn);
+	rx_lock();
+	rds_op_recv_answer(&conn, &(struct rds_wire_op_hdr){.kind = RDS_OP_RESULT, .id = id}, NULL, 0);
+	rds_ops_conn_broken(&conn, false);
+	rx_unlock();
+	rds_queue_requeue(&conn, conn.ep);
+	conn.ep = NULL;
+	rds_unlock(&conn.tx);
+	comes_up_with(0, seq[2]);
+	expect(&plain, 2, RDS_RDMA_DROPPED, true);
+	expect(&sk, 1, RDS_RDMA_SUCCESS, true);
+}
+END_TEST
+
 /* The peer never comes back: what it had acknowledged may have been read, or refused. */
 START_TEST(test_stays_away)
 {
@@ -501,6 +552,28 @@ START_TEST(test_refusal_unsent)
 	ck_assert_uint_eq(conn.refused.acked, 1);
 	ck_assert_uint_eq(conn.refused.all, 4);
 	rds_conn_work_run();
+}
+END_TEST
+
+/* Messages arrive between that and the end of the endpoint: they do not void it. */
+START_TEST(test_refusal_and_more)
+{
+	conn.refused = (struct rds_received){.acked = 1, .all = 4};
+	atomic_store(&conn.next_rx, 5);
+	comes_late = 8;
+	breaks();
+	ck_assert_uint_eq(conn.refused.acked, 1);
+	ck_assert_uint_eq(conn.refused.all, 7);
+}
+END_TEST
+
+/* The peer has sent more since, so it has heard of the refusal. */
+START_TEST(test_refusal_is_old)
+{
+	conn.refused = (struct rds_received){.acked = 1, .all = 4};
+	atomic_store(&conn.next_rx, 6);
+	breaks();
+	ck_assert_uint_eq(conn.refused.all, 0);
 }
 END_TEST
 
@@ -614,10 +687,14 @@ int main(void)
 	tcase_add_loop_test(t, test_acknowledged_and_lost, 0, 4);
 	tcase_add_loop_test(t, test_result_is_lost, 0, 4);
 	tcase_add_test(t, test_answered_at_the_break);
+	tcase_add_test(t, test_answered_out_of_order);
+	tcase_add_test(t, test_answered_and_acknowledged);
 	tcase_add_test(t, test_stays_away);
 	tcase_add_test(t, test_received_and_ended);
 	tcase_add_test(t, test_handed_off);
 	tcase_add_test(t, test_refusal_unsent);
+	tcase_add_test(t, test_refusal_and_more);
+	tcase_add_test(t, test_refusal_is_old);
 	tcase_add_test(t, test_plain);
 	tcase_add_test(t, test_only_waiting);
 	tcase_add_test(t, test_closed);

@@ -25,7 +25,7 @@
 #include "engine/wire/header.h"
 
 #define SHM_MAGIC 0x52445348u /* "RDSH" */
-#define SHM_VERSION 8u /* 8: congested ports as a list */
+#define SHM_VERSION 8u
 #define SHM_LINE 64u
 #define SHM_CTL_BYTES 4096u
 #define SHM_RING_MIN (2u << 20)
