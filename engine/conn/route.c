@@ -90,6 +90,7 @@ static bool port_under_way(const struct rds_conn_id *id, uint16_t port)
 	if (!conn)
 		return false;
 	rds_lock(&conn->tx);
+	rds_queue_reap(conn);
 	has = rds_queue_has_port(conn, port);
 	rds_unlock(&conn->tx);
 	return has;
@@ -209,6 +210,7 @@ static struct rds_conn *conn_still_holding(const struct rds_conn_id *id, uint16_
 		    memcmp(&conn->id.peer, &id->peer, sizeof(id->peer)) == 0)
 			continue;
 		rds_lock(&conn->tx);
+		rds_queue_reap(conn); /* what has been accepted is not here any more */
 		has = rds_queue_has_port(conn, port);
 		rds_unlock(&conn->tx);
 	}
