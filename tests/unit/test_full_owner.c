@@ -37,17 +37,23 @@ int __wrap_os_pass_send(int fd, const void *buf, size_t len, const int *fds, uns
 	return loses_all ? 0 : __real_os_pass_send(fd, buf, len, fds, nfds, flags);
 }
 
+static void limit(rlim_t n)
+{
+	struct rlimit rl;
+
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &rl), 0);
+	rl.rlim_cur = n;
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &rl), 0);
+}
+
 static void setup(void)
 {
 	struct iovec iov = {bytes, BIG};
-	struct rlimit rl;
 	socklen_t len = sizeof(name);
 
 	setenv("RDS_PRELOAD_HELPER_FDS", "shared", 1);
 	rds_options_reset();
-	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &rl), 0);
-	rl.rlim_cur = 256;
-	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &rl), 0);
+	limit(256);
 	ck_assert_int_eq(rds_call_start_engine(), 0);
 	standin = rds_call_socket(SOCK_SEQPACKET, 0, &sock);
 	ck_assert_int_ge(standin, 0);
@@ -123,6 +129,12 @@ static int receives(struct rds_share_reply *a)
 	return asks(RDS_SHARE_RECV, a);
 }
 
+/* A sanitizer's runtime needs some at the end of the process. */
+static void teardown(void)
+{
+	limit(512);
+}
+
 /* The reserve is there for a borrower that comes: it asks again, and is served. */
 START_TEST(a_borrower_comes)
 {
@@ -185,7 +197,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("full_owner");
-	TCase *t = suite_case(s, "full_owner", setup, NULL, 20);
+	TCase *t = suite_case(s, "full_owner", setup, teardown, 20);
 
 	tcase_add_test(t, a_borrower_comes);
 	tcase_add_test(t, long_messages);
