@@ -155,9 +155,15 @@ static bool process_has_ended(int pid)
 	return gone;
 }
 
+static bool owner_reply_lies_there(const struct rds_owner_channel *h)
+{
+	return os_bytes_there(atomic_load(&h->fd), SIOCOUTQ) != 0;
+}
+
 /*
  * The first channel with an unread message whose process has ended.  *wait: there is an unread
- * message whose process may still read it.
+ * message whose process may still read it.  A process may read its message and end between two
+ * looks, so the last one is at a process that has ended.
  */
 static struct rds_owner_channel *owner_channel_find_dead(bool *wait)
 {
@@ -167,11 +173,12 @@ static struct rds_owner_channel *owner_channel_find_dead(bool *wait)
 	*wait = false;
 	while ((c = rds_owner_next(c)))
 		for (h = c->channels; h; h = h->next) {
-			if (!h->unread || !h->pid || !os_bytes_there(atomic_load(&h->fd), SIOCOUTQ))
+			if (!h->unread || !h->pid || !owner_reply_lies_there(h))
 				continue;
-			if (process_has_ended(h->pid))
+			if (!process_has_ended(h->pid))
+				*wait = true;
+			else if (owner_reply_lies_there(h))
 				return h;
-			*wait = true;
 		}
 	return NULL;
 }
