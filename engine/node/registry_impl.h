@@ -166,9 +166,11 @@ void reg_sock_free(struct registry *reg, uint32_t link); /* inside reg_bindings_
  */
 uint16_t reg_table_unused_port(struct reg_view *v, struct reg_key key, uint16_t start);
 
-/* ---- registry.c ---- */
+/* ---- own_entry.c ---- */
 /* The entry of a number that registry_sock_add() returned, or NULL if damage has removed it. */
 struct reg_sock *reg_sock_own(struct registry *reg, struct reg_view *v, uint32_t idx);
+
+/* ---- registry.c ---- */
 /* locked: reg_table_find() that repairs damage */
 uint32_t reg_table_find_repaired(struct registry *reg, const struct reg_key *key);
 struct reg_key reg_key_make(const struct in6_addr *addr, uint16_t port, uint32_t scope);

@@ -26,6 +26,7 @@ static void step(const char *what);
 #include "engine/node/registry.c"
 #include "engine/node/area.c"
 #include "engine/node/file.c"
+#include "engine/node/own_entry.c"
 #include "engine/node/area_lock.c"
 #include "engine/node/file_lock.c"
 #include "engine/node/process.c"
