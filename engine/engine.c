@@ -78,6 +78,68 @@ static void sock_event_pair_readable(struct rds_sock *sk)
 		rds_owner_pair_readable(sk);
 }
 
+static const struct rds_sock_events sock_events = {
+	.pair_readable = sock_event_pair_readable,
+	.closing = rds_lease_close,
+	.unused = rds_lease_unmap,
+	.changed = rds_lease_write,
+	.wake = rds_wait_wake,
+	.proxy_wake = rds_owner_wake,
+	.watched = rds_progress_others_watch,
+	.unseen = rds_progress_unseen_added,
+};
+
+static const struct rds_conn_client conn_client = {
+	.item_wanted = rds_op_wanted,
+	.item_may_send = rds_op_may_send,
+	.item_gather = rds_op_piece_gather,
+	.item_sending = rds_op_order_piece_sending,
+	.item_unsent = rds_op_piece_unsent,
+	.item_unrouted = rds_op_fail_unrouted,
+	.item_leaves = rds_op_detach_queued,
+	.queue_pass = rds_op_order_pass,
+	.queue_insert = rds_op_order_insert,
+	.queue_insert_redirect = rds_op_order_insert_redirect,
+	.queue_attach = rds_op_attach_queued,
+	.queue_holds = rds_ops_hold_message,
+	.queue_drop_aborted = rds_op_drop_aborted,
+	.answers_flush = rds_op_answers_flush,
+	.advertise = rds_mr_advertise,
+	.report_end = rds_op_async_end,
+	.report_aborted = rds_op_async_aborted,
+	.report_unanswered = rds_op_async_unanswered,
+	.ops_prepare = rds_ops_prepare,
+	.ops_judge = rds_ops_judge,
+	.ops_cancel = rds_ops_cancel,
+	.ops_broken = rds_ops_conn_broken,
+	.refusals_note = rds_op_refusals_note,
+	.recv_piece = rds_op_recv_piece,
+	.recv_used_key = rds_mr_unuse,
+	.room_made = rds_wait_room_made,
+	.mailbox_deliver = rds_mailbox_deliver,
+	.mailbox_deliver_all = rds_mailbox_deliver_all,
+};
+
+static const struct rds_transport_up transport_up = {
+	.accept = rds_conn_accept,
+	.up = rds_conn_up,
+	.down = rds_conn_down,
+	.message = rds_conn_receive,
+	.pressure = rds_progress_pressure,
+	.evacuate = rds_inc_evacuate,
+	.writable = rds_conn_writable,
+	.sent = rds_queue_sent,
+	.push_later = rds_conn_push_later,
+	.op_done = rds_op_device_done,
+	.located = rds_route_located,
+};
+
+static const struct rds_transport_wakes transport_wakes = {
+	.peer_woken = rds_wait_peer_woken,
+	.peer_wake_begin = rds_wait_peer_wake_begin,
+	.helper_woken = rds_progress_helper_woken,
+};
+
 __attribute__((constructor)) void rds_engine_join(void)
 {
 	if (os_process_fork_child) /* done: a constructor of another library may have made sockets */
@@ -85,64 +147,10 @@ __attribute__((constructor)) void rds_engine_join(void)
 	os_process_fork_child = rds_engine_fork_child;
 	rds_foreign_memory_await = rds_progress_round;
 	rds_helper_client = &helper_client;
-	rds_sock_events = (struct rds_sock_events){
-		.pair_readable = sock_event_pair_readable,
-		.closing = rds_lease_close,
-		.unused = rds_lease_unmap,
-		.changed = rds_lease_write,
-		.wake = rds_wait_wake,
-		.proxy_wake = rds_owner_wake,
-		.watched = rds_progress_others_watch,
-		.unseen = rds_progress_unseen_added,
-	};
-	rds_conn_client = (struct rds_conn_client){
-		.item_wanted = rds_op_wanted,
-		.item_may_send = rds_op_may_send,
-		.item_gather = rds_op_piece_gather,
-		.item_sending = rds_op_order_piece_sending,
-		.item_unsent = rds_op_piece_unsent,
-		.item_unrouted = rds_op_fail_unrouted,
-		.item_leaves = rds_op_detach_queued,
-		.queue_pass = rds_op_order_pass,
-		.queue_insert = rds_op_order_insert,
-		.queue_insert_redirect = rds_op_order_insert_redirect,
-		.queue_attach = rds_op_attach_queued,
-		.queue_holds = rds_ops_hold_message,
-		.queue_drop_aborted = rds_op_drop_aborted,
-		.answers_flush = rds_op_answers_flush,
-		.advertise = rds_mr_advertise,
-		.report_end = rds_op_async_end,
-		.report_aborted = rds_op_async_aborted,
-		.report_unanswered = rds_op_async_unanswered,
-		.ops_prepare = rds_ops_prepare,
-		.ops_judge = rds_ops_judge,
-		.ops_cancel = rds_ops_cancel,
-		.ops_broken = rds_ops_conn_broken,
-		.refusals_note = rds_op_refusals_note,
-		.recv_piece = rds_op_recv_piece,
-		.recv_used_key = rds_mr_unuse,
-		.room_made = rds_wait_room_made,
-		.mailbox_deliver = rds_mailbox_deliver,
-		.mailbox_deliver_all = rds_mailbox_deliver_all,
-	};
-	rds_transport_up = (struct rds_transport_up){
-		.accept = rds_conn_accept,
-		.up = rds_conn_up,
-		.down = rds_conn_down,
-		.message = rds_conn_receive,
-		.pressure = rds_progress_pressure,
-		.evacuate = rds_inc_evacuate,
-		.writable = rds_conn_writable,
-		.sent = rds_queue_sent,
-		.push_later = rds_conn_push_later,
-		.op_done = rds_op_device_done,
-		.located = rds_route_located,
-	};
-	rds_transport_wakes = (struct rds_transport_wakes){
-		.peer_woken = rds_wait_peer_woken,
-		.peer_wake_begin = rds_wait_peer_wake_begin,
-		.helper_woken = rds_progress_helper_woken,
-	};
+	rds_sock_events = sock_events;
+	rds_conn_client = conn_client;
+	rds_transport_up = transport_up;
+	rds_transport_wakes = transport_wakes;
 	rds_export_takers[RDS_EXPORT_SOCK] = rds_sock_exported;
 	rds_export_takers[RDS_EXPORT_WAIT] = rds_wait_exported;
 	rds_export_takers[RDS_EXPORT_LEASE] = rds_lease_exported;

@@ -23,7 +23,7 @@
 #define LIBRARY "librdspreload.so"
 #define DLSYM_LIBRARY "librdsdlsym.so"
 
-enum { EXIT_USAGE = 2, EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127 };
+enum { GO_ON = -1, EXIT_USAGE = 2, EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127 };
 
 static void usage(FILE *out)
 {
@@ -266,7 +266,13 @@ static int run(char **argv)
 	return errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN;
 }
 
-int main(int argc, char **argv)
+struct wanted {
+	const char *check; /* the program to look at; NULL: run one */
+	bool options;	   /* print them */
+};
+
+/* GO_ON, or the status with which to end. */
+static int parse(int argc, char **argv, struct wanted *want)
 {
 	enum { OPT_CHECK = 256, OPT_OPTIONS, OPT_LIBRARY };
 	static const struct option longs[] = {
@@ -276,9 +282,8 @@ int main(int argc, char **argv)
 		{"help", no_argument, NULL, 'h'},	   {"version", no_argument, NULL, 'V'},
 		{NULL, 0, NULL, 0},
 	};
-	const char *want_check = NULL;
 	char library[PATH_MAX];
-	int opt, rc = 0, want_options = 0;
+	int opt, rc = 0;
 
 	while ((opt = getopt_long(argc, argv, "+l:r:s:hV", longs, NULL)) != -1) {
 		switch (opt) {
@@ -292,10 +297,10 @@ int main(int argc, char **argv)
 			rc = set_variable("--spin", "RDS_PRELOAD_SPIN_US", optarg);
 			break;
 		case OPT_CHECK:
-			want_check = optarg;
+			want->check = optarg;
 			break;
 		case OPT_OPTIONS:
-			want_options = 1;
+			want->options = true;
 			break;
 		case OPT_LIBRARY:
 			if (find_library(library, sizeof(library)) < 0)
@@ -314,14 +319,24 @@ int main(int argc, char **argv)
 		if (rc)
 			return rc;
 	}
-	if ((want_options || want_check) && optind < argc) {
+	return GO_ON;
+}
+
+int main(int argc, char **argv)
+{
+	struct wanted want = {0};
+	int status = parse(argc, argv, &want);
+
+	if (status != GO_ON)
+		return status;
+	if ((want.options || want.check) && optind < argc) {
 		fprintf(stderr, "rdsrun: nothing is run with %s: what is \"%s\" for?\n",
-			want_options ? "--options" : "--check", argv[optind]);
+			want.options ? "--options" : "--check", argv[optind]);
 		return EXIT_USAGE;
 	}
-	if (want_check)
-		return report(want_check);
-	if (want_options) {
+	if (want.check)
+		return report(want.check);
+	if (want.options) {
 		rds_options_print(stdout);
 		return fflush(stdout) ? EXIT_CANNOT_RUN : EXIT_SUCCESS;
 	}

@@ -107,6 +107,20 @@ static inline void send_address(struct send_call *c, const struct rds_sock_dst *
 	}
 }
 
+/* conn->tx held.  The connection has not taken the message: NO_ROOM, or SENT if the call fails. */
+static enum admit send_give_up(struct send_call *c, struct rds_conn *conn, bool with_ops, int *err)
+{
+	rds_sock_snd_sub(c->sk, 1, c->out.len);
+	if (with_ops && conn->ep) /* those operations that have gone */
+		conn->t->ops->flush(conn->ep, true);
+	if (with_ops || *err != -EAGAIN)
+		return SENT;
+	*err = 0;
+	conn->room_sought = true;
+	rds_queue_busy_add(conn);
+	return NO_ROOM;
+}
+
 /* conn->tx held.  The connection is gone: AGAIN, the caller looks the destination up again. */
 static enum admit send_admit(struct send_call *c, struct rds_sock_dst *d, int *err)
 {
@@ -142,17 +156,8 @@ static enum admit send_admit(struct send_call *c, struct rds_sock_dst *d, int *e
 		out->may_wait &= !conn->impatient;
 	}
 	*err = with_ops ? send_operations(c, conn) : rds_conn_xmit(conn, out);
-	if (unlikely(*err)) {
-		rds_sock_snd_sub(sk, 1, out->len);
-		if (with_ops && conn->ep) /* those operations that have gone */
-			conn->t->ops->flush(conn->ep, true);
-		if (with_ops || *err != -EAGAIN)
-			return SENT;
-		*err = 0;
-		conn->room_sought = true;
-		rds_queue_busy_add(conn);
-		return NO_ROOM;
-	}
+	if (unlikely(*err))
+		return send_give_up(c, conn, with_ops, err);
 	if (unlikely(rds_op_order_head_ordered(conn)))
 		rds_queue_flush(conn);
 	if (likely(conn->ep))
@@ -315,6 +320,33 @@ static uint64_t send_wait_until(enum admit why, uint64_t timeo)
 	return why == FULL && timeo != RDS_NO_TIMEOUT ? os_now_ns() + timeo : 0;
 }
 
+static struct rds_wait *send_wait_begin(struct send_call *c, enum admit why)
+{
+	struct rds_wait *w = rds_wait_begin_one(c->sk, send_wait_event(why));
+
+	if (!w)
+		return NULL;
+	w->only = NULL; /* send_on_cancel() calls rds_hook_left() */
+	if (why == CONGESTED) {
+		RDS_STAT_INC(cong_send_blocked);
+		send_note_congestion(c, false);
+		w->congested = true;
+	}
+	return w;
+}
+
+/* Sleeps, unless there is something to look at already.  0: look; or -EINTR. */
+static int send_sleep(struct rds_wait *w, uint64_t until)
+{
+	int ret;
+
+	if (!rds_wait_arm(w))
+		return 0;
+	ret = rds_wait_sleep(w, until);
+	rds_wait_disarm(w);
+	return ret == -EINTR ? ret : 0;
+}
+
 /*
  * Waits until the message is sent (0, *a is SENT), the send fails, or it must wait for another
  * reason (0, *a is that reason).  Waiting for room in the transport saves a copy, but it must be
@@ -335,15 +367,9 @@ static __attribute__((noinline)) int wait_to_send(struct send_call *c, enum admi
 	if (a == FULL && timeo == 0)
 		return -ETIMEDOUT;
 	until = send_wait_until(a, timeo);
-	w = rds_wait_begin_one(sk, send_wait_event(a));
+	w = send_wait_begin(c, a);
 	if (!w)
 		return -ENOMEM;
-	w->only = NULL; /* send_on_cancel() calls rds_hook_left() */
-	if (a == CONGESTED) {
-		RDS_STAT_INC(cong_send_blocked);
-		send_note_congestion(c, false);
-		w->congested = true;
-	}
 	for (;;) {
 		/* This comes first: an event from here on must end the sleep. */
 		rds_wait_note_gen(w, send_wait_event(why));
@@ -371,16 +397,10 @@ static __attribute__((noinline)) int wait_to_send(struct send_call *c, enum admi
 			rds_queue_want_room_all();
 			continue;
 		}
-		if (!rds_wait_arm(w)) {
-			asked = false;
-			continue;
-		}
 		asked = false;
-		ret = rds_wait_sleep(w, until);
-		rds_wait_disarm(w);
-		if (ret == -EINTR)
+		ret = send_sleep(w, until);
+		if (ret)
 			break;
-		ret = 0;
 	}
 	if (why == CONGESTED && ret == -EINTR)
 		send_congestion_interrupted(c);

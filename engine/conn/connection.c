@@ -348,13 +348,43 @@ static void conn_note_attempt(struct rds_conn *conn)
 	rds_unlock(&conn->tx);
 }
 
+/* An attempt has failed: there is another one, unless the peer is gone. */
+static void conn_attempt_failed(struct rds_conn *conn, int err)
+{
+	if (conn_peer_is_gone(conn))
+		rds_conn_drop(conn, NULL, err, true);
+	else
+		rds_conn_backoff(conn);
+}
+
+/* 0: the attempt is under way, over conn->pending. */
+static int conn_attempt(struct rds_conn *conn)
+{
+	struct rds_received here;
+	struct rds_ep *ep = NULL;
+	struct rds_conn_id id;
+	int err;
+
+	rds_lock(&rds_lock_control);
+	id = conn->id;
+	rds_unlock(&rds_lock_control);
+	here = conn_received(conn);
+	err = conn->t->ops->connect(conn->t, &id, conn, here, &ep);
+	if (err == -EMFILE && rds_helper_reserve_release())
+		err = conn->t->ops->connect(conn->t, &id, conn, here, &ep);
+	if (err)
+		return err;
+	conn->pending = ep;
+	rds_lock(&conn->tx);
+	conn->peer_asked = false;
+	rds_unlock(&conn->tx);
+	return 0;
+}
+
 /* Helper: it is time for an attempt. */
 static void conn_retry(struct rds_timer *tm)
 {
 	struct rds_conn *conn = container_of(tm, struct rds_conn, retry);
-	struct rds_conn_id id;
-	struct rds_ep *ep = NULL;
-	struct rds_received here;
 	int err;
 
 	if (atomic_load(&conn->nredirects_out) ||
@@ -380,34 +410,17 @@ static void conn_retry(struct rds_timer *tm)
 		return;
 	}
 	if (!conn_rescue_stale(conn)) {
-		if (conn_peer_is_gone(conn))
-			rds_conn_drop(conn, NULL, -ENOMEM, true);
-		else
-			rds_conn_backoff(conn);
+		conn_attempt_failed(conn, -ENOMEM);
 		return;
 	}
 	conn_note_attempt(conn);
-	rds_lock(&rds_lock_control);
-	id = conn->id;
-	rds_unlock(&rds_lock_control);
-	here = conn_received(conn);
-	err = conn->t->ops->connect(conn->t, &id, conn, here, &ep);
-	if (err == -EMFILE && rds_helper_reserve_release())
-		err = conn->t->ops->connect(conn->t, &id, conn, here, &ep);
-	if (!err) {
-		conn->pending = ep;
-		rds_lock(&conn->tx);
-		conn->peer_asked = false;
-		rds_unlock(&conn->tx);
+	err = conn_attempt(conn);
+	if (!err)
 		return;
-	}
 	if (err == -EMFILE || err == -ENFILE || err == -ENOMEM || err == -EFBIG)
 		rds_warn("cannot connect to another process: %s (ulimit %s, memory); messages to it wait",
 			 strerror(-err), err == -EFBIG ? "-f" : "-n, -v, after mlockall() -l");
-	if (conn_peer_is_gone(conn))
-		rds_conn_drop(conn, NULL, err, true);
-	else
-		rds_conn_backoff(conn);
+	conn_attempt_failed(conn, err);
 }
 
 void rds_conn_up(struct rds_conn *conn, struct rds_ep *ep, struct rds_received there)

@@ -411,6 +411,17 @@ static bool port_waits_there(struct rds_conn *unrouted, uint16_t port)
 	return q;
 }
 
+/* A message is about to wait there.  control held.  True, once: the log has to say why. */
+static bool unrouted_note(struct rds_conn *unrouted, bool far, bool handoff)
+{
+	bool tell = !far && !handoff && !unrouted->unrouted_logged;
+
+	unrouted->unrouted_logged |= tell;
+	unrouted->far |= far;
+	unrouted->handoff_pending |= handoff;
+	return tell;
+}
+
 static int route_find_conn(const struct rds_conn_id *from, const struct rds_addr *dst, bool far, struct rds_conn **out,
 			   uint64_t *sock)
 {
@@ -460,12 +471,8 @@ static int route_find_conn(const struct rds_conn_id *from, const struct rds_addr
 		kind = RDS_CONN_UNROUTED;
 	}
 	*out = rds_conn_get_locked(kind, &id, &err);
-	if (*out && kind == RDS_CONN_UNROUTED) {
-		tell = !far && !(*out)->unrouted_logged && id.peer_slot != REGISTRY_NOBODY;
-		(*out)->unrouted_logged |= tell;
-		(*out)->far |= far;
-		(*out)->handoff_pending |= id.peer_slot == REGISTRY_NOBODY;
-	}
+	if (*out && kind == RDS_CONN_UNROUTED)
+		tell = unrouted_note(*out, far, id.peer_slot == REGISTRY_NOBODY);
 unlock:
 	rds_unlock(&rds_lock_control);
 	if (unlikely(tell))

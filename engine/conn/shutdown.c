@@ -239,6 +239,36 @@ static void conn_release_waiters(uint64_t congested)
 	rds_conn_client.room_made();
 }
 
+/* The peer process has ended.  tx held.  Returns a broken endpoint that kept messages for it. */
+static struct rds_ep *conn_set_dead(struct rds_conn *conn)
+{
+	struct rds_ep *stale = conn->stale;
+
+	atomic_store(&conn->state, RDS_CONN_DEAD);
+	atomic_fetch_add(&rds_route_gen, 1);
+	rds_queue_drop_all(conn);
+	conn->stale = NULL;
+	return stale;
+}
+
+/*
+ * The peer process has ended, and its ports may have other owners.  control held.  Returns which
+ * ports were congested.
+ */
+static uint64_t conn_end_peer(struct rds_conn *conn, struct rds_queue_item *unsent)
+{
+	uint64_t congested = rds_cong_ports(conn);
+
+	conn_bury(conn);
+	rds_route_ports_drop_proc(&conn->id.peer);
+	/*
+	 * By now another process may have the port.  Newer messages for a socket of this host were
+	 * held back.
+	 */
+	rds_route_requeue(&conn->id, unsent, conn->id.peer_slot != RDS_SLOT_REMOTE);
+	return congested;
+}
+
 /* No message comes over the endpoint any more. */
 static void conn_end_refusals(struct rds_conn *conn)
 {
@@ -283,26 +313,13 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 		conn->pending = NULL;
 		conn->peer_asked = false;
 	}
-	if (peer_gone) {
-		atomic_store(&conn->state, RDS_CONN_DEAD);
-		atomic_fetch_add(&rds_route_gen, 1);
-		rds_queue_drop_all(conn);
-		stale = conn->stale;
-		conn->stale = NULL;
-	} else {
+	if (peer_gone)
+		stale = conn_set_dead(conn);
+	else
 		atomic_store(&conn->state, RDS_CONN_DOWN);
-	}
 	rds_unlock(&conn->tx);
-	if (peer_gone) {
-		congested = rds_cong_ports(conn);
-		conn_bury(conn);
-		rds_route_ports_drop_proc(&conn->id.peer);
-		/*
-		 * By now another process may have the port.  Newer messages for a socket of this
-		 * host were held back.
-		 */
-		rds_route_requeue(&conn->id, unsent, conn->id.peer_slot != RDS_SLOT_REMOTE);
-	}
+	if (peer_gone)
+		congested = conn_end_peer(conn, unsent);
 	rds_unlock(&rds_lock_control);
 	if (ep)
 		rds_transport_ep_ops(ep)->close(ep);
