@@ -59,13 +59,15 @@ built()
 	cd "$work/$1" && make -j"$jobs" && make -j"$jobs" check TESTS=
 }
 
-# made DIR TARGET...: makes them in $work/DIR, where another section may do the same at this moment
+# made DIR [TARGET...]: makes all products in $work/DIR, and these, where another section may do the
+# same at this moment.  A section may be the only one that runs: each begins with this, or with a
+# build of its own.
 made()
 {
 	local dir=$work/$1
 	[ "$1" != main ] || (flock 9 && configured main --enable-werror) 9>"$work/.configuring" || return 1
 	shift
-	flock "$dir" make -C "$dir" -j"$jobs" "$@"
+	flock "$dir" make -C "$dir" -j"$jobs" all "$@"
 }
 
 # ---- counts ----
@@ -122,7 +124,7 @@ added_up()
 
 # ---- runners of the tree ----
 
-# delivered SCRIPT ARG...: runs one of them on the build of this tree
+# delivered SCRIPT ARG...: makes the build of this tree, and runs one of them on it
 delivered()
 {
 	local script=$1
@@ -131,7 +133,7 @@ delivered()
 		echo "$script is missing"
 		return 1
 	fi
-	cd "$work/main" || return 1
+	made main && cd "$work/main" || return 1
 	# a node of its own: the tests and a live node of the user must not disturb each other
 	RDS_PRELOAD_REGISTRY_DIR=$(mktemp -d "${shm:-/tmp}/rdstest.XXXXXX") || return 1
 	export RDS_PRELOAD_REGISTRY_DIR
@@ -218,7 +220,7 @@ section_build() # products and tests without a warning, layers, exported symbols
 
 section_check() # unit tests, tests under the preload, conformance on this host against what kernel RDS once said
 {
-	check_in main
+	made main check TESTS= && check_in main
 }
 
 section_conformance() # plain PF_RDS programs under the preload, against what kernel RDS once said (oracle.txt)
@@ -316,14 +318,13 @@ section_tsan() # ThreadSanitizer: the gate has locks, queues, wake-ups and some 
 
 section_fuzz() # malformed bytes: the gate has those that were found to matter, the soak looks for others
 {
-	made main all # what it may need of what is generated
 	SECTION_TIMEOUT=3600 FUZZ_SECONDS=$(size 0 600) FUZZ_BUILD=$work/fuzz delivered tests/fuzz/run
 }
 
 section_tarball() # the tarball builds from a read-only tree, some of its tests pass, installs, works, uninstalls
 {
 	local dir=$work/tarball name status
-	configured main --enable-werror && rm -rf "$dir" rdspreload-*.tar.gz && mkdir -p "$dir/build" && make dist-gzip || return 1
+	rm -rf "$dir" "$work"/main/rdspreload-*.tar.gz && mkdir -p "$dir/build" && made main dist-gzip && cd "$work/main" || return 1
 	tar -xzf rdspreload-*.tar.gz -C "$dir" && chmod -R a-w "$dir"/rdspreload-* && name=$(echo "$dir"/rdspreload-*) || return 1
 	cd "$dir/build" && "$name/configure" --enable-silent-rules --disable-lto --enable-werror CFLAGS=-O0 --prefix="$dir/root" &&
 		make -j"$jobs" && make install || return 1
