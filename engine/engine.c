@@ -142,7 +142,8 @@ static const struct rds_transport_wakes transport_wakes = {
 
 __attribute__((constructor)) void rds_engine_join(void)
 {
-	if (os_process_fork_child) /* done: a constructor of another library may have made sockets */
+	/* done: a constructor of another library may have made sockets */
+	if (os_process_fork_child)
 		return;
 	os_process_fork_child = rds_engine_fork_child;
 	rds_foreign_memory_await = rds_progress_round;

@@ -3,8 +3,9 @@
  * send.c - sendmsg: takes a message from the program (net/rds/send.c: rds_sendmsg).
  *
  * All checks come first (send_check.c).  Then the message is admitted, under the transmit locks of
- * the socket and the connection.  Or the call waits: for the end of congestion, or for buffer space.
- * Congestion comes before space.  A message is admitted on the bytes that were queued before it.
+ * the socket and the connection.  Or the call waits: for the end of congestion, or for buffer
+ * space.  Congestion comes before space.  A message is admitted on the bytes that were queued
+ * before it.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -308,8 +309,8 @@ static short send_wait_event(enum admit why)
 }
 
 /*
- * When such a wait ends, 0: never.  The kernel has no wait for room in a transport: it is short, and
- * its end is no timeout for the program.
+ * When such a wait ends, 0: never.  The kernel has no wait for room in a transport: it is short,
+ * and its end is no timeout for the program.
  */
 static uint64_t send_wait_until(enum admit why, uint64_t timeo)
 {

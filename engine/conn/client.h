@@ -84,7 +84,9 @@ struct rds_conn_client {
 	 * well.
 	 */
 	void (*ops_broken)(struct rds_conn *conn, bool all);
-	/* tx held, too.  The endpoint of such a connection is closed: what it has refused is known. */
+	/*
+	 * tx held, too.  The endpoint of such a connection is closed: what it has refused is known.
+	 */
 	void (*refusals_note)(struct rds_conn *conn, bool closed);
 
 	/* ---- received; rx held ---- */

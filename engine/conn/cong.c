@@ -6,8 +6,8 @@
  * A socket whose queue holds more than RCVBUF is congested until it falls below half of that.  Its
  * port's bit is set in the map of its local address.  The whole state goes to every peer connected
  * to that address, between messages, after each change and once after each (re)connect; so a lost
- * update cannot block a sender for ever.  Edge driven, no timeout.  It goes as a list of ports while
- * these are few: mostly there is none, and a new connection need not touch 8 KiB to say so.
+ * update cannot block a sender for ever.  Edge driven, no timeout.  It goes as a list of ports
+ * while these are few: mostly there is none, and a new connection need not touch 8 KiB to say so.
  *
  * Each peer process has its own view of its own ports: what a peer reports belongs to a connection
  * (struct rds_cong_far).  On a loop connection it is the local map itself.  All under rx; senders

@@ -18,7 +18,8 @@ struct rds_cong_map {
 	unsigned nports;	/* local map: congested ones */
 	_Atomic uint64_t words[RDS_CONG_MAP_BYTES / 8];
 };
-struct rds_cong_map *rds_cong_map_find(const struct in6_addr *addr); /* NULL: no socket of ours was ever bound to it */
+/* NULL: no socket of ours was ever bound to it */
+struct rds_cong_map *rds_cong_map_find(const struct in6_addr *addr);
 /*
  * Ports that the peer last reported as congested, modulo 64: for sleepers, when the peer is gone.
  */
@@ -30,7 +31,9 @@ struct rds_cong_map *rds_cong_map_get(const struct in6_addr *addr);
  * which is one load, and a few ports are one word, which changes as a whole.
  */
 struct rds_cong_far {
-	/* up to four ports, from the lowest 16 bits on; 0: none; RDS_CONG_MANY: they are in the map */
+	/*
+	 * up to four ports, from the lowest 16 bits on; 0: none; RDS_CONG_MANY: they are in the map
+	 */
 	_Atomic uint64_t few;
 	/*
 	 * Loop: the local map itself.  Else made when it is first needed, and kept until the

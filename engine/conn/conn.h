@@ -130,7 +130,8 @@ struct rds_conn {
 	struct rds_conn_id id;
 	enum rds_conn_kind kind;
 	struct rds_conn *hash_next;
-	struct rds_conn *next;	   /* in rds_conn_list; later among those that have ended (control) */
+	/* in rds_conn_list; later among those that have ended (control) */
+	struct rds_conn *next;
 	struct rds_conn *map_next; /* list of the connections with the same local address (rx) */
 
 	/* coming up and going down */
@@ -139,9 +140,11 @@ struct rds_conn {
 	struct rds_ep *stale;
 	struct rds_timer retry;
 	uint64_t backoff_ms;
-	uint64_t unreachable_since;	 /* first failed attempt since it was last up, 0: none (tx) */
+	/* first failed attempt since it was last up, 0: none (tx) */
+	uint64_t unreachable_since;
 	struct rds_conn_history history; /* tx */
-	bool peer_asked;		 /* the peer made the request for `pending` (written under tx) */
+	/* the peer made the request for `pending` (written under tx) */
+	bool peer_asked;
 	bool peer_asked_again;		 /* UP, and the peer has asked for a connection once more */
 	bool was_up;
 	/* some queued or unacknowledged messages are not to be sent again (rds_op_abort_mark) */
@@ -182,9 +185,9 @@ struct rds_conn {
 	_Atomic unsigned device_writes; /* that devices carry out now; written under rx */
 	uint64_t offered_seq;		/* number of the last piece that lends memory (tx) */
 	/*
-	 * The connection has broken, and the peer may not have got the answer that refuses the piece
-	 * behind `acked`.  Until it sends more than `all`, no more than that is acknowledged when a
-	 * connection is made (rx).
+	 * The connection has broken, and the peer may not have got the answer that refuses the
+	 * piece behind `acked`.  Until it sends more than `all`, no more than that is acknowledged
+	 * when a connection is made (rx).
 	 */
 	struct rds_received refused;
 	/* unsent answers, and in the queue: to operations, to pings and of port_moved.c */

@@ -36,7 +36,8 @@ struct rds_queue_unacked {
 	uint8_t flags;
 	uint8_t report;	    /* RDS_REPORT_*: what is reported to the program */
 	bool cancelled : 1; /* not sent again if the connection breaks */
-	bool once : 1;	    /* ... nor this one, which belongs to an RDMA operation: given up then */
+	/* ... nor this one, which belongs to an RDMA operation: given up then */
+	bool once : 1;
 	bool again : 1;	    /* ... unless the operation has ended well (rds_ops_judge) */
 	union {
 		struct {
@@ -180,7 +181,8 @@ unsigned rds_queue_count_redirects(const struct rds_conn *conn);
 struct rds_queue_item *rds_queue_take_unsent(struct rds_conn *conn);
 /* The same for messages of that socket only; appends them to the list, with their destinations. */
 void rds_queue_take_handoff(struct rds_conn *conn, struct rds_sock *sk, struct rds_queue_item **list);
-bool rds_queue_has_port(const struct rds_conn *conn, uint16_t port); /* is a socket's message to that port kept here? */
+/* is a socket's message to that port kept here? */
+bool rds_queue_has_port(const struct rds_conn *conn, uint16_t port);
 void rds_queue_cancel(struct rds_conn *conn, struct rds_sock *sk, const struct rds_addr *dst);
 /*
  * For requeue.c.  copy: a copy of a message of that endpoint, to be sent again; NULL: no memory.
@@ -237,7 +239,8 @@ struct rds_conn_outgoing {
 	const struct rds_sock_dst *to; /* a socket's message; NULL: of no socket */
 	struct rds_op *ops; /* the operations that it goes with, sent before it */
 	bool answer;	    /* counted in answer_bytes if it is queued */
-	bool may_wait;	    /* without room in the endpoint: -EAGAIN instead of a copy in the queue */
+	/* without room in the endpoint: -EAGAIN instead of a copy in the queue */
+	bool may_wait;
 };
 /* tx held: send now or queue; 0, -ENOMEM, -EAGAIN */
 int rds_conn_xmit(struct rds_conn *conn, struct rds_conn_outgoing *out);

@@ -57,9 +57,9 @@
 #define REDIRECTS_OUT_MAX 65536u
 
 /*
- * May another living process of this host have the port now?  If the registry is just being changed,
- * that cannot be told without waiting, and rx is held.  Then the sender finds out: it asks which
- * process has the port.
+ * May another living process of this host have the port now?  If the registry is just being
+ * changed, that cannot be told without waiting, and rx is held.  Then the sender finds out: it asks
+ * which process has the port.
  */
 static bool port_may_have_moved(const struct rds_conn *conn, uint16_t port)
 {

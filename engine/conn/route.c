@@ -8,8 +8,8 @@
  * waits (UNROUTED), as in the kernel, and the helper checks from time to time whether the address
  * has appeared.
  *
- * Which process of another host has a port is asked for there (locate.c), and the process is reached
- * by a PEER connection of its own.
+ * Which process of another host has a port is asked for there (locate.c), and the process is
+ * reached by a PEER connection of its own.
  *
  * A socket's messages to one address stay in order, also when the route changes.  The first sender
  * that learns the new route requeues the older messages onto it, then sends its own.  The route may

@@ -132,9 +132,10 @@ void rds_helper_deferred_run_own(void)
 /* ---- packets ---- */
 
 /*
- * Did a call with this number fail because our end has moved meanwhile?  It is made again then.  The
- * old number is not open any more (EBADF), or the program has put its own file there (ENOTSOCK).  If
- * the number is still ours, EBADF is about an exported descriptor, or the program has closed our end.
+ * Did a call with this number fail because our end has moved meanwhile?  It is made again then.
+ * The old number is not open any more (EBADF), or the program has put its own file there
+ * (ENOTSOCK).  If the number is still ours, EBADF is about an exported descriptor, or the program
+ * has closed our end.
  */
 static bool exchange_has_moved(long result, int end)
 {

@@ -113,7 +113,8 @@ void rds_progress_exit_now(bool interrupted)
 		if (n > 0)
 			looked = now;
 		if (now >= until || (interrupted && now - looked > rds_patience_ns(RDS_PATIENCE_EXIT_LOCK)))
-			break;			  /* no look for so long: the interrupted call itself has the lock */
+			/* no look for so long: the interrupted call itself has the lock */
+			break;
 		atomic_store(&linger_asks, true); /* asking takes locks, too, so the helper asks */
 		rds_helper_kick();
 		os_nap_ns(nap);

@@ -49,9 +49,10 @@ void rds_progress_spin_enter(void);	  /* rx held: this thread starts to spin */
 void rds_progress_spin_leave(bool found); /* rx held */
 void rds_progress_leader_woken(void);	  /* rx held */
 void rds_progress_helper_woken(void);	  /* rx held: a device woke it */
-void rds_progress_others_watch(
-	void); /* rx held: a program may sleep for a socket in the kernel, or in another process */
-void rds_progress_unseen_added(void);	  /* rx held: the helper has to show a socket, if that lasts */
+/* rx held: a program may sleep for a socket in the kernel, or in another process */
+void rds_progress_others_watch(void);
+/* rx held: the helper has to show a socket, if that lasts */
+void rds_progress_unseen_added(void);
 void rds_progress_send_noted(size_t len); /* no lock held: rds_progress_at_send is set */
 /* A message of len bytes was sent.  No lock held. */
 static inline void rds_progress_send_made(size_t len)

@@ -28,7 +28,8 @@ struct rds_wait {
 	/* generation of the awaited event (RDS_WAIT_CONG, RDS_WAIT_ROOM) before the last look */
 	uint64_t gen;
 	_Atomic bool leader, follower; /* written under rx, before armed */
-	bool relayed;		       /* the leader, on rds_helper_leader.relay_fd (guarded like leader) */
+	/* the leader, on rds_helper_leader.relay_fd (guarded like leader) */
+	bool relayed;
 	bool linked, polling, spinning, yielding, spun, slept;
 	bool consumed;	/* the post that ended the sleep has been read */
 	bool congested; /* counted in cong_blocked of its socket */

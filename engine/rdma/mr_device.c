@@ -24,7 +24,8 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
-#define ADVERTISE_EXTRA 16384u /* the cost of telling a peer, as bytes that could be copied instead */
+/* the cost of telling a peer, as bytes that could be copied instead */
+#define ADVERTISE_EXTRA 16384u
 #define SETTLE_SPIN_NS 200000u
 #define ADVERTISE_PEERS_MAX 64u /* peers that are told of one region */
 
@@ -230,7 +231,8 @@ void rds_mr_revoke(struct rds_mr *mr)
 			mr_advert_free(t);
 			continue;
 		}
-		rds_op_answer_add(t->conn, t->revocation); /* the record is kept until the peer answers */
+		/* the record is kept until the peer answers */
+		rds_op_answer_add(t->conn, t->revocation);
 		t->revocation = NULL;
 	}
 	if (mr->dev_mr)

@@ -63,7 +63,8 @@ void rds_borrower_attach(int fd);
  */
 void rds_borrower_close_begin(int fd);
 void rds_borrower_drop(uint64_t inode); /* the same for a socket that is closed already */
-void rds_borrower_hang_up(int fd);	/* closes only the channels to its last owner, and at once */
+/* closes only the channels to its last owner, and at once */
+void rds_borrower_hang_up(int fd);
 /*
  * The descriptor is closed now.  If it was the last one in any process, the owner has closed the
  * socket when this returns, as the kernel would have: its port is free again.  Waits 100 ms at

@@ -84,7 +84,8 @@ void borrower_channel_unused(struct borrower_channel *s); /* the free slot got n
 int borrower_memory_grant(int fd, struct borrower_channel *s, struct borrower_call *c);
 void borrower_probe_message(struct borrower_call *c, const struct msghdr *msg);
 void borrower_probe_option(struct borrower_call *c, const void *val); /* NULL: no value */
-void borrower_set_abi(struct borrower_call *c);			      /* the ABI revision of this program */
+/* the ABI revision of this program */
+void borrower_set_abi(struct borrower_call *c);
 /*
  * RDS_FREE_MR is about to be asked for.  True: of a region that this process has opened (*was); its
  * entry is treated as by borrower_region_freed().

@@ -70,7 +70,8 @@ static void handoff_apply_state(struct rds_sock *sk, const struct rds_share_stat
 {
 	struct rds_sock_state s = st->sock;
 
-	s.bound = s.cong_monitor = false; /* until it is in the table of ports, in the list of monitors */
+	/* until it is in the table of ports, in the list of monitors */
+	s.bound = s.cong_monitor = false;
 	rds_sock_state_set(sk, &s);
 	sk->name = st->name;
 	sk->reg_idx = st->reg_idx;
@@ -290,8 +291,8 @@ static int handoff_make_socket(int fd, struct rds_handoff *e, uint64_t inode, co
 	rds_share_begin();
 	rds_sock_export_late(sk);
 	/*
-	 * Other processes may look at the stand-in only. The helper cannot show them anything before
-	 * it has the descriptor: what it was asked before that is lost.
+	 * Other processes may look at the stand-in only. The helper cannot show them anything
+	 * before it has the descriptor: what it was asked before that is lost.
 	 */
 	rx_lock();
 	if (rds_sock_would_wake(sk, POLLIN))

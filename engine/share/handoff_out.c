@@ -81,7 +81,9 @@ static int handoff_park_socket(struct rds_sock *sk, int standin)
 	off_t size = 0;
 
 	rx_lock();
-	/* even if its state cannot be saved: the caller gives up the lease, and with it the socket */
+	/*
+	 * even if its state cannot be saved: the caller gives up the lease, and with it the socket
+	 */
 	atomic_store(&sk->accepts_nothing, true);
 	err = file < 0 ? file : rds_handoff_write_state(sk, file, &size);
 	rx_unlock();

@@ -114,7 +114,8 @@ static int unbound_park(struct rds_sock *sk, int standin)
 	off_t size = 0;
 	int file = unbound_write_state(sk, &size), lease = file < 0 ? file : unbound_write_lease(sk), mailbox, err;
 
-	mailbox = lease < 0 ? -1 : rds_mailbox_make(&sk->name); /* without it, senders that end wait */
+	/* without it, senders that end wait */
+	mailbox = lease < 0 ? -1 : rds_mailbox_make(&sk->name);
 	err = lease < 0 ? lease : registry_sock_orphan(rds_node_registry, sk->reg_idx, &sk->name);
 	if (!err) {
 		os_recv_discard(standin); /* the packets that signal readability */

@@ -58,7 +58,8 @@ void rds_lease_write(struct rds_sock *sk)
 		return;
 	do {
 		wanted = atomic_load(&sk->lease_wanted);
-		if (atomic_load(&sk->accepts_nothing)) /* again: rds_lease_release() waits for this thread */
+		/* again: rds_lease_release() waits for this thread */
+		if (atomic_load(&sk->accepts_nothing))
 			continue;
 		which = !atomic_load(&lease->which);
 		rds_share_state_fill(sk, &lease->st[which]);

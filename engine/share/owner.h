@@ -18,10 +18,13 @@ struct rds_owner_channel {
 	_Atomic int fd;
 	struct rds_owner *owner;
 	struct rds_foreign_memory *memory; /* the borrower's (a reference); NULL: no access */
-	bool bare;			   /* the borrower cannot take over: there was no lease when it attached */
-	int pid;			   /* of the process that made the channel; 0: not known here */
+	/* the borrower cannot take over: there was no lease when it attached */
+	bool bare;
+	/* of the process that made the channel; 0: not known here */
+	int pid;
 	uint64_t used;			   /* when the channel was made, or had its last call */
-	uint64_t token;			   /* the borrower grants its memory with it (memory_grant.h); 0: not asked */
+	/* the borrower grants its memory with it (memory_grant.h); 0: not asked */
+	uint64_t token;
 	struct rds_owner_channel *next;
 	/* the call that sleeps */
 	struct rds_owner_request *call;
@@ -102,8 +105,8 @@ void rds_owner_round(void);
 void rds_owner_sleep_forget(void);
 
 /*
- * owner_attach.c: no descriptor is left.  True: some were in reserve, and are free now.  False: there
- * may be some soon, if borrowers have channels that they do not use.
+ * owner_attach.c: no descriptor is left.  True: some were in reserve, and are free now.  False:
+ * there may be some soon, if borrowers have channels that they do not use.
  */
 bool rds_owner_want_room(void);
 /* owner_attach.c: a reply with a message is unread in a channel from now on. */

@@ -257,7 +257,8 @@ static bool attach_is_sound(const struct rds_sock *sk, const struct rds_share_at
 		rds_warn_once("another process cannot share an RDS socket, because descriptors were lost: raise "
 			      "`ulimit -n` of this process");
 	else if (nfds == 2 && hello->magic == RDS_SHARE_MAGIC && hello->version == RDS_SHARE_VERSION)
-		return fd_is_standin_of(sk, fds[1]) && !fd_is_of_socket(sk, fds[0]); /* else no library has sent this */
+		/* else no library has sent this */
+		return fd_is_standin_of(sk, fds[1]) && !fd_is_of_socket(sk, fds[0]);
 	else
 		rds_warn_once("a process has version %u of the protocol of shared RDS sockets, this one version %u: "
 			      "use the same librdspreload.so for both",

@@ -206,7 +206,8 @@ struct rds_share_request {
 	/* bytes in the memfd that comes with it, instead of data */
 	uint32_t big;
 	uint32_t room, control_room; /* for the reply */
-	uint64_t total;		     /* SEND: length of the message if its bytes are not here (far too long) */
+	/* SEND: length of the message if its bytes are not here (far too long) */
+	uint64_t total;
 	/*
 	 * A call that names memory (struct rds_caller in abi/foreign_memory.h). fault, of RECV: the
 	 * place for control messages is not mapped.

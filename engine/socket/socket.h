@@ -75,7 +75,8 @@ struct rds_sock {
 	_Atomic bool accepts_nothing;
 	struct rds_sock *next_free;	      /* slab (sock_slab_lock) */
 	struct rds_sock *prev_all, *next_all; /* all open sockets (control) */
-	unsigned numbers;		      /* descriptor numbers that the preload layer counts (control) */
+	/* descriptor numbers that the preload layer counts (control) */
+	unsigned numbers;
 	struct os_fd pair;	  /* our end of it; closed under `wait` */
 	/* epoch of the helper that it was exported to (control; helper/fd_exchange.h) */
 	uint32_t exported;
@@ -96,7 +97,9 @@ struct rds_sock {
 	_Atomic unsigned lease_wanted;
 	struct rds_sock *lease_next; /* control */
 
-	/* names, options, marks: what the next owner needs (state_table.h); RDS_SOCK_SET() writes */
+	/*
+	 * names, options, marks: what the next owner needs (state_table.h); RDS_SOCK_SET() writes
+	 */
 #define STATE_WORD(type, name, first)                                                                                  \
 	union {                                                                                                        \
 		const _Atomic type name;                                                                               \
@@ -273,7 +276,8 @@ void rds_sock_state_init(struct rds_sock *sk);
 /* set: before the socket is listed.  get: at any time, without a lock; writes no padding. */
 void rds_sock_state_set(struct rds_sock *sk, const struct rds_sock_state *st);
 void rds_sock_state_get(const struct rds_sock *sk, struct rds_sock_state *st);
-bool rds_sock_state_is_sound(const struct rds_sock_state *st);		   /* no bool is anything else */
+/* no bool is anything else */
+bool rds_sock_state_is_sound(const struct rds_sock_state *st);
 void rds_sock_addr_copy(struct rds_addr *to, const struct rds_addr *from); /* as one of ADDR */
 
 /* bound.c: the sockets of this process by address and port; rx held */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * pass_fds.c - packets with descriptors between processes, and sealed files for bytes that do not fit
- * a packet: how one is made, and whether one that has come may be mapped (its bytes must not change,
- * nor end early).
+ * pass_fds.c - packets with descriptors between processes, and sealed files for bytes that do not
+ * fit a packet: how one is made, and whether one that has come may be mapped (its bytes must not
+ * change, nor end early).
  */
 #include "engine/sys/os.h"
 

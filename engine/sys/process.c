@@ -45,7 +45,8 @@ int os_process_mark(void)
 	size_t len = (size_t)sysconf(_SC_PAGESIZE);
 	int *page;
 
-	if (atomic_load(&process_page)) /* an earlier start has failed after it had marked the process */
+	/* an earlier start has failed after it had marked the process */
+	if (atomic_load(&process_page))
 		return 0;
 	page = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (page == MAP_FAILED)

@@ -402,7 +402,9 @@ struct rds_transport_set {
 	bool prefer_remote;
 	/* RDS_PRELOAD_TRANSPORT=loop: no other process can be reached, and `shm` is `loop` */
 	bool alone;
-	/* What the options ask for does not exist, which has been logged: no socket can be bound. */
+	/*
+	 * What the options ask for does not exist, which has been logged: no socket can be bound.
+	 */
 	bool none;
 };
 

@@ -73,7 +73,8 @@ struct rds_hdr {
 	uint64_t seq;
 	union {
 		uint64_t ack;
-		uint64_t owner_since; /* with RDS_FLAG_NEW_OWNER: when the socket changed its owner */
+		/* with RDS_FLAG_NEW_OWNER: when the socket changed its owner */
+		uint64_t owner_since;
 	};
 	uint32_t len;
 	uint16_t sport, dport;

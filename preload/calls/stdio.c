@@ -32,8 +32,8 @@ static bool fd_is_rds(int fd)
 
 /*
  * libc puts a trap where other streams have their state of wide characters. freopen() falls into
- * it, and so do fgetws() and ungetwc(). Here they find a state in which nothing was ever read. After
- * freopen() the stream is libc's own and that state is in use, so it stays then.
+ * it, and so do fgetws() and ungetwc(). Here they find a state in which nothing was ever read.
+ * After freopen() the stream is libc's own and that state is in use, so it stays then.
  */
 struct stdio_stream {
 	char wide[512] __attribute__((aligned(16))); /* more than libc's structure had in any age */

@@ -434,7 +434,10 @@ static void peer_listen_event(struct rds_helper_event *ev, uint32_t events)
 			continue;
 		}
 		p = shm_peer_new(fd, &cred);
-		/* Its HELLO is there in most cases: the next one's may not be counted together with it. */
+		/*
+		 * Its HELLO is there in most cases: the next one's may not be counted together with
+		 * it.
+		 */
 		if (p && !peer_send_hello(p))
 			peer_ctl_event(&p->ev, EPOLLIN);
 	}

@@ -190,7 +190,8 @@ bool shm_peer_idle(struct shm_peer *p);
 void shm_recheck_init(void);
 /* Under conn->tx or rx: the peer may not have noticed a message or an answer of this endpoint. */
 void shm_recheck_later(struct shm_ep *ep);
-void shm_recheck_inbox(void);			     /* rx held: this process was woken, and no bell had rung */
+/* rx held: this process was woken, and no bell had rung */
+void shm_recheck_inbox(void);
 void shm_on_look(struct shm_peer *p, uint32_t bell); /* helper: LOOK has come */
 
 /* fetch.c */

@@ -46,7 +46,8 @@ struct verbs_request {
 		uint16_t held; /* CONNECT: so many behind rx_seq, as in the answer */
 	};
 	uint16_t listener;		/* port at which the sender itself listens */
-	uint16_t frame;			/* largest payload of a frame that the sender takes, in units of 64 bytes */
+	/* largest payload of a frame that the sender takes, in units of 64 bytes */
+	uint16_t frame;
 	/* VERBS_CREDITS: buffers in the sender's queue, the large ones first; 0: not counted */
 	uint16_t credits;
 	struct rds_procid self, wanted; /* wanted: 0 with LOCATE */
@@ -85,7 +86,8 @@ struct verbs_answer {
 	uint8_t status;
 	uint8_t error; /* REFUSED: positive errno */
 	uint16_t listener, frame, credits;
-	uint16_t held; /* the sender has received so many messages behind rx_seq (struct rds_received) */
+	/* the sender has received so many messages behind rx_seq (struct rds_received) */
+	uint16_t held;
 	struct rds_procid self;
 	uint64_t rx_seq;
 } __attribute__((packed));

@@ -205,8 +205,10 @@ struct verbs_dev {
 	size_t recv_len;
 	struct ibv_mr *recv_mr;
 	struct verbs_buf *bufs, *refill; /* bufs: all buffers; refill: those to be posted */
-	struct verbs_recv_mem *grown;	 /* more receive memory, for more connections (caps.credits) */
-	uint32_t base;			 /* buffers before any growth, counted as the option counts */
+	/* more receive memory, for more connections (caps.credits) */
+	struct verbs_recv_mem *grown;
+	/* buffers before any growth, counted as the option counts */
+	uint32_t base;
 	uint32_t nbufs, posted, nrefill;
 	/*
 	 * caps.credits: free buffers of each size; number of all large ones; free small ones that
@@ -241,7 +243,8 @@ struct verbs_dev {
 	unsigned neps; /* users: endpoints until they are freed, port queries with a queue pair */
 	/* the device reports that a queue pair in error has no receive left (LAST_WQE_REACHED) */
 	bool says_last;
-	unsigned silent;		     /* times that this report was waited for and did not come */
+	/* times that this report was waited for and did not come */
+	unsigned silent;
 	struct verbs_dev_hold *_Atomic hold; /* how rdma_cm holds it (cm/device_id.c) */
 };
 
@@ -265,7 +268,9 @@ struct verbs_dev_users {
 	uint64_t (*in_flight)(const struct verbs_dev *dev, uint32_t least);
 	/* Blocks are waited for: give back what is not needed any more.  Helper, rx. */
 	void (*memory_short)(const struct verbs_dev *dev);
-	/* Some time after verbs_bufs_retry_later(): who found no buffer tries again.  Helper, rx. */
+	/*
+	 * Some time after verbs_bufs_retry_later(): who found no buffer tries again.  Helper, rx.
+	 */
 	void (*starved)(struct verbs_dev *dev);
 	/*
 	 * Copy messages out of the device's memory.  False: some are still there.  Helper, rx.

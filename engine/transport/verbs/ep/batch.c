@@ -25,7 +25,8 @@
 /* room kept behind a piece of an operation, at least, for the message that follows */
 #define PIECE_AND 320u
 #define PIECES_ROOM 2048u /* room for several answers */
-#define GROUP_OF 8u	  /* a batch has room for so many messages like its first, or for VERBS_FRAME */
+/* a batch has room for so many messages like its first, or for VERBS_FRAME */
+#define GROUP_OF 8u
 
 enum verbs_batch_kind verbs_batch_kind(const struct verbs_ep *ep, const struct rds_wire_hdr *hdr, size_t len)
 {

@@ -204,7 +204,8 @@ struct verbs_ep {
 	/* stages of ack.c that are not used, since the peer has too little room for them */
 	unsigned ack_spared;
 	struct verbs_ep *owing_next, *holding_next;
-	bool holding;				/* on the list of endpoints that may hold a batch (batch_when.c) */
+	/* on the list of endpoints that may hold a batch (batch_when.c) */
+	bool holding;
 	uint32_t held_since, stirred, run_seen; /* in ticks; run_seen: `run` at the last tick */
 	/*
 	 * on the list of endpoints that send an acknowledgement before this process stops looking
@@ -517,7 +518,8 @@ bool verbs_credit_buf_post(struct verbs_ep *ep, bool large);
 /* NULL: not the buffer's current turn */
 struct verbs_buf *verbs_credit_buf_completed(struct verbs_dev *dev, uint64_t wr_id);
 void verbs_credit_buf_put(struct verbs_dev *dev, struct verbs_buf *buf); /* for verbs_buf_put() */
-void verbs_credit_buf_put_all(struct verbs_ep *ep);			 /* after its queue pair is gone */
+/* after its queue pair is gone */
+void verbs_credit_buf_put_all(struct verbs_ep *ep);
 bool verbs_credit_buf_may_stay(const struct verbs_dev *dev, const struct verbs_buf *buf, uint32_t len);
 
 static inline void verbs_recv_buf_put(struct verbs_dev *dev, struct verbs_buf *buf)
