@@ -67,7 +67,9 @@ made()
 	local dir=$work/$1
 	[ "$1" != main ] || (flock 9 && configured main --enable-werror) 9>"$work/.configuring" || return 1
 	shift
-	flock "$dir" make -C "$dir" -j"$jobs" all "$@"
+	# Not at once: `all` is a make of its own, and would make the same objects.
+	flock "$dir" make -C "$dir" -j"$jobs" all || return 1
+	[ $# -eq 0 ] || flock "$dir" make -C "$dir" -j"$jobs" "$@"
 }
 
 # ---- counts ----
