@@ -45,6 +45,7 @@
 #define MAGIC 0x52445370u /* "RDSp" */
 #define BACKLOG 64
 #define RETRY_NS (100 * 1000000ull)
+#define EXPORT_NAP_NS 1000000
 
 struct packet {
 	uint32_t magic, kind;
@@ -131,39 +132,23 @@ void rds_helper_deferred_run_own(void)
 
 /* ---- packets ---- */
 
-/*
- * Did a call with this number fail because our end has moved meanwhile?  It is made again then.
- * The old number is not open any more (EBADF), or the program has put its own file there
- * (ENOTSOCK).  If the number is still ours, EBADF is about an exported descriptor, or the program
- * has closed our end.
- */
-static bool exchange_has_moved(long result, int end)
-{
-	return result < 0 && end != os_fd(&exchange.end);
-}
-
-static int exchange_send(int side, enum rds_export_kind kind, void *what, const int *fds, unsigned nfds, int flags)
+/* Never sleeps. */
+static int exchange_send(int side, enum rds_export_kind kind, void *what, const int *fds, unsigned nfds)
 {
 	struct packet pk = {.magic = MAGIC, .kind = kind, .what = what};
-	int end, err;
 
 	atomic_fetch_add_explicit(&exchange.order[!side], 1, memory_order_release);
-	do {
-		end = os_fd(&exchange.end);
-		err = os_pass_send(end, &pk, sizeof(pk), fds, nfds, flags);
-	} while (exchange_has_moved(err, end));
-	return err;
+	return os_pass_send(os_fd(&exchange.end), &pk, sizeof(pk), fds, nfds, MSG_DONTWAIT);
 }
 
+/* Only the helper's side may sleep: it has a table of its own. */
 static ssize_t exchange_recv(int side, struct packet *pk, int fds[OS_PASS_MAX], unsigned *nfds, bool *lost, int flags)
 {
 	ssize_t n;
-	int end;
 
-	do {
-		end = os_fd(&exchange.end);
-		n = os_pass_recv(end, pk, sizeof(*pk), fds, nfds, lost, flags);
-	} while (exchange_has_moved(n, end));
+	os_fds_hold(); /* the number of our end may become the program's own socket */
+	n = os_pass_recv(os_fd(&exchange.end), pk, sizeof(*pk), fds, nfds, lost, flags);
+	os_fds_release();
 	(void)atomic_load_explicit(&exchange.order[side], memory_order_acquire);
 	if (n > 0 && (n != sizeof(*pk) || pk->magic != MAGIC)) {
 		while (*nfds)
@@ -293,32 +278,59 @@ int rds_fd_exchange_await_start(void)
  */
 static bool exchange_is_gone(void)
 {
-	int end, err;
+	int err;
 
-	do {
-		end = os_fd(&exchange.end);
-		err = os_fcntl(end, F_GETFD, 0);
-	} while (exchange_has_moved(err, end));
+	os_fds_hold();
+	err = os_fcntl(os_fd(&exchange.end), F_GETFD, 0);
+	os_fds_release();
 	return err == -EBADF;
 }
 
-int rds_export_to_helper(enum rds_export_kind kind, void *what, const int *fds, unsigned nfds)
+static void export_read_numbers(const struct os_fd *const *fds, unsigned nfds, int numbers[OS_PASS_MAX])
 {
-	uint64_t tries = 0; /* a millisecond apart */
-	int err;
+	unsigned i;
+
+	for (i = 0; i < nfds; i++)
+		numbers[i] = os_fd(fds[i]);
+}
+
+static int export_try(enum rds_export_kind kind, void *what, const struct os_fd *const *fds, unsigned nfds)
+{
+	int numbers[OS_PASS_MAX], err;
+
+	os_fds_hold();
+	export_read_numbers(fds, nfds, numbers);
+	err = exchange_send(0, kind, what, numbers, nfds);
+	os_fds_release();
+	return err;
+}
+
+/* For how long is an export that has failed so tried again? */
+static uint64_t export_patience_ns(int err)
+{
+	if (err == -EAGAIN)
+		return rds_patience_ns(RDS_PATIENCE_EXPORT);
+	return err == -ETOOMANYREFS ? rds_patience_ns(RDS_PATIENCE_EXPORT_FLIGHT) : 0;
+}
+
+int rds_export_to_helper(enum rds_export_kind kind, void *what, const struct os_fd *const *fds, unsigned nfds)
+{
+	uint64_t began = os_now_ns();
+	int numbers[OS_PASS_MAX], err;
 
 	if (!rds_helper_has_own_table()) {
-		export_deliver(&(struct packet){.kind = kind, .what = what}, (int *)(uintptr_t)fds, nfds);
+		export_read_numbers(fds, nfds, numbers);
+		export_deliver(&(struct packet){.kind = kind, .what = what}, numbers, nfds);
 		return 0;
 	}
 	for (;;) {
-		err = atomic_load(&exchange.broken) ? -EPIPE : exchange_send(0, kind, what, fds, nfds, 0);
-		if (err == -ETOOMANYREFS && ++tries < rds_patience_ms(RDS_PATIENCE_EXPORT_FLIGHT))
-			os_nap_ns(1000000);
-		else if (err == -EBADF && exchange_is_gone()) /* EBADF may also be about fds */
+		err = atomic_load(&exchange.broken) ? -EPIPE : export_try(kind, what, fds, nfds);
+		if (err == -EBADF && exchange_is_gone()) /* EBADF may also be about fds */
 			rds_fd_exchange_set_broken();
-		else if (err != -EINTR)
+		else if (os_now_ns() - began >= export_patience_ns(err))
 			return err == -EAGAIN ? -EMFILE : err;
+		else
+			os_nap_ns(EXPORT_NAP_NS);
 	}
 }
 
@@ -326,7 +338,7 @@ int rds_export_to_helper(enum rds_export_kind kind, void *what, const int *fds, 
 
 int rds_export_to_program(enum rds_export_kind kind, void *what, const int *fds, unsigned nfds)
 {
-	return exchange_send(1, kind, what, fds, nfds, MSG_DONTWAIT);
+	return exchange_send(1, kind, what, fds, nfds);
 }
 
 /* taking held */
@@ -431,8 +443,6 @@ int rds_fd_exchange_fd(void)
 
 int rds_fd_exchange_accept(void)
 {
-	uint64_t ms = rds_patience_ms(RDS_PATIENCE_EXPORT);
-	const struct timeval patience = {(time_t)(ms / 1000), (suseconds_t)(ms % 1000 * 1000)};
 	int fd;
 
 	while ((fd = os_accept4(exchange.listener, SOCK_CLOEXEC)) >= 0 && !os_peer_is_self(fd))
@@ -440,7 +450,6 @@ int rds_fd_exchange_accept(void)
 	os_close_slot(&exchange.listener);
 	if (fd < 0)
 		return fd;
-	os_setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
 	return os_dup_high_slot(fd, &exchange.end.n[0]);
 }
 

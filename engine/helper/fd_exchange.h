@@ -81,11 +81,12 @@ int rds_fd_exchange_accept(void);
 void rds_fd_exchange_begin(bool own); /* from now on threads may export to the helper */
 void rds_fd_exchange_hang_up(void);   /* the helper did not start */
 /*
- * Exports descriptors: the helper takes them before it does anything that could need them.  May
+ * Exports descriptors: the helper takes them before it does anything that could need them.  Their
+ * numbers are read at the last moment, because the program may want one of them (sys/os.h).  May
  * sleep until the helper has made room, so the caller holds no lock that the helper could want.  0
  * or -errno.
  */
-int rds_export_to_helper(enum rds_export_kind kind, void *what, const int *fds, unsigned nfds);
+int rds_export_to_helper(enum rds_export_kind kind, void *what, const struct os_fd *const *fds, unsigned nfds);
 /* Takes what the helper has exported.  Never sleeps, any lock may be held. */
 void rds_fd_exchange_take(void);
 void rds_fd_exchange_await(int ms); /* the same, after waiting for a packet for at most ms */

@@ -291,6 +291,8 @@ static bool aside_is_possible(void)
 
 static int fd_store_make(void)
 {
+	struct os_fd out = OS_FD_NONE;
+	const struct os_fd *fd = &out;
 	int pair[2], err;
 
 	if (!rds_helper_has_own_table())
@@ -299,7 +301,8 @@ static int fd_store_make(void)
 	if (err)
 		return err;
 	aside.in = pair[0];
-	err = rds_export_to_helper(RDS_EXPORT_ASIDE, NULL, &pair[1], 1);
+	atomic_store(&out.n[0], pair[1]);
+	err = rds_export_to_helper(RDS_EXPORT_ASIDE, NULL, &fd, 1);
 	os_close(pair[1]);
 	return err;
 }

@@ -400,7 +400,7 @@ static int helper_spawn(int (*how)(void))
 	return -err;
 }
 
-static int export_fd(enum rds_export_kind kind, int fd)
+static int export_fd(enum rds_export_kind kind, const struct os_fd *fd)
 {
 	return rds_export_to_helper(kind, NULL, &fd, 1);
 }
@@ -408,15 +408,16 @@ static int export_fd(enum rds_export_kind kind, int fd)
 /* Meanwhile the helper only takes exported descriptors, so the caller may hold locks. */
 static int export_all(void)
 {
-	int kick[3] = {hp.kick_in.n[0], hp.kick_out.n[0], rds_timers_fd()}, err = 0;
+	const struct os_fd *kick[3] = {&hp.kick_in, &hp.kick_out, rds_timers_fd()};
+	int err = 0;
 
 	if (hp.want_own) {
 		err = rds_export_to_helper(RDS_EXPORT_KICK, NULL, kick, 3);
 		os_close_slot(&hp.kick_in.n[0]);
 		if (!err)
-			err = export_fd(RDS_EXPORT_LEADER, os_fd(&rds_helper_leader.post));
+			err = export_fd(RDS_EXPORT_LEADER, &rds_helper_leader.post);
 		if (!err)
-			err = export_fd(RDS_EXPORT_REGISTRY, os_fd(registry_fds(rds_node_registry)));
+			err = export_fd(RDS_EXPORT_REGISTRY, registry_fds(rds_node_registry));
 	}
 	if (!err)
 		err = rds_helper_client->export_all();

@@ -153,9 +153,9 @@ void rds_timers_close(void)
 	os_close_slot(&timers.clock.n[0]);
 }
 
-int rds_timers_fd(void)
+const struct os_fd *rds_timers_fd(void)
 {
-	return os_fd(&timers.clock);
+	return &timers.clock;
 }
 
 void rds_timers_exported(int fd)

@@ -8,7 +8,7 @@
 /* The clock, in the program's table: 0 or -errno.  Before the helper starts. */
 int rds_timers_open(void);
 void rds_timers_close(void);
-int rds_timers_fd(void);
+const struct os_fd *rds_timers_fd(void);
 void rds_timers_forget(void); /* forked child */
 
 /* Helper: */

@@ -116,14 +116,15 @@ static int wait_efd_open(struct rds_wait *w)
  */
 static int wait_efd_export(struct rds_wait *w)
 {
+	const struct os_fd *efd = &w->efd;
 	uint32_t epoch = rds_export_epoch();
-	int fd = os_fd(&w->efd), err;
+	int err;
 
 	if (likely(atomic_load_explicit(&w->exported, memory_order_relaxed) == epoch) || !rds_helper_has_own_table() ||
-	    fd < 0 || atomic_exchange(&w->exported, epoch) == epoch)
+	    os_fd(efd) < 0 || atomic_exchange(&w->exported, epoch) == epoch)
 		return 0;
 	atomic_store(&w->efd.n[1], -1); /* the number of an earlier helper is gone with its table */
-	err = rds_export_to_helper(RDS_EXPORT_WAIT, w, &fd, 1);
+	err = rds_export_to_helper(RDS_EXPORT_WAIT, w, &efd, 1);
 	if (err)
 		atomic_store(&w->exported, 0);
 	return err;

@@ -77,7 +77,7 @@ static void handoff_clear_standin(struct rds_sock *sk, int standin)
 
 static int handoff_park_socket(struct rds_sock *sk, int standin)
 {
-	int file = os_memfd("rds socket", MFD_CLOEXEC | MFD_ALLOW_SEALING), mailbox, made = -1, err;
+	int file = os_memfd("rds socket", MFD_CLOEXEC | MFD_ALLOW_SEALING), made = -1, err;
 	off_t size = 0;
 
 	rx_lock();
@@ -92,11 +92,14 @@ static int handoff_park_socket(struct rds_sock *sk, int standin)
 	if (!err)
 		err = os_fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
 	handoff_clear_standin(sk, standin);
-	mailbox = os_fd(&sk->mailbox_fd);
-	if (mailbox < 0)
-		mailbox = made = rds_mailbox_make(&sk->name);
-	if (err >= 0)
-		err = rds_handoff_park(rds_sock_pair_fd(sk), file, mailbox, os_fd(&sk->lease_fd), (uint64_t)size);
+	if (os_fd(&sk->mailbox_fd) < 0)
+		made = rds_mailbox_make(&sk->name);
+	if (err >= 0) {
+		os_fds_hold();
+		err = rds_handoff_park(rds_sock_pair_fd(sk), file, made < 0 ? os_fd(&sk->mailbox_fd) : made,
+				       os_fd(&sk->lease_fd), (uint64_t)size);
+		os_fds_release();
+	}
 	os_close(file);
 	if (made >= 0)
 		os_close(made);

@@ -318,9 +318,9 @@ static struct rds_sock *lease_next_unexported(void)
  */
 static void lease_export(struct rds_sock *sk)
 {
-	int fds[2] = {atomic_load(&sk->lease_fd.n[0]), atomic_load(&sk->mailbox_fd.n[0])};
+	const struct os_fd *fds[2] = {&sk->lease_fd, &sk->mailbox_fd};
 
-	if (fds[0] < 0 || rds_export_to_helper(RDS_EXPORT_LEASE, sk, fds, fds[1] < 0 ? 1 : 2))
+	if (os_fd(fds[0]) < 0 || rds_export_to_helper(RDS_EXPORT_LEASE, sk, fds, os_fd(fds[1]) < 0 ? 1 : 2))
 		rds_sock_put(sk);
 }
 

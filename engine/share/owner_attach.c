@@ -78,14 +78,19 @@ static int owner_send_hello(struct rds_owner_channel *h)
 {
 	struct rds_share_reply a = {
 		.magic = RDS_SHARE_MAGIC, .kind = RDS_SHARE_HELLO, .owner_id = owner_choose_id(h->owner->sk)};
-	int channel = atomic_load(&h->fd), fds[RDS_LEASE_FDS];
-	unsigned n = os_peer_is_self(channel) ? 0 : rds_lease_fds(h->owner->sk, fds);
+	int fds[RDS_LEASE_FDS], err;
+	bool self = os_peer_is_self(atomic_load(&h->fd));
 	struct stat st;
+	unsigned n;
 
-	h->bare = !n && !os_peer_is_self(channel);
+	os_fds_hold();
+	n = self ? 0 : rds_lease_fds(h->owner->sk, fds);
+	h->bare = !n && !self;
 	if (n && os_fstat(fds[n - 1], &st) == 0)
 		a.result = (int64_t)st.st_ino; /* tells this lease from another socket's */
-	return os_pass_send(channel, &a, sizeof(a), fds, n, MSG_DONTWAIT);
+	err = os_pass_send(atomic_load(&h->fd), &a, sizeof(a), fds, n, MSG_DONTWAIT);
+	os_fds_release();
+	return err;
 }
 
 /*

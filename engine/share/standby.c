@@ -545,7 +545,10 @@ static void standby_park_bare(struct standby *h, int fd)
 	file = rds_handoff_is_parked(fd) ? -1 : os_memfd("rds socket", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (file >= 0 && !standby_write_state(page, file, &size)) {
 		os_recv_discard(fd); /* the last owner's packets that signal readability */
-		rds_handoff_park(atomic_load(&h->fd[PAIR]), file, atomic_load(&h->fd[MAILBOX]), page, (uint64_t)size);
+		os_fds_hold();
+		rds_handoff_park(atomic_load(&h->fd[PAIR]), file, atomic_load(&h->fd[MAILBOX]),
+				 atomic_load(&h->fd[LEASE]), (uint64_t)size);
+		os_fds_release();
 	}
 	if (file >= 0)
 		os_close(file);

@@ -198,7 +198,9 @@ unsigned rds_sock_exported(void *socket, int *fds, unsigned nfds)
 		return 0;
 	if (os_fd_table)
 		atomic_store(&sk->pair.n[os_fd_table], fds[0]);
-	err = rds_helper_event_add(&sk->ev, fds[0], EPOLLIN | EPOLLRDHUP | EPOLLET);
+	os_fds_hold(); /* in a shared table, fds[0] may be the program's by now */
+	err = rds_helper_event_add(&sk->ev, os_fd(&sk->pair), EPOLLIN | EPOLLRDHUP | EPOLLET);
+	os_fds_release();
 	if (err)
 		rds_error("a socket cannot be watched (%s): its last close may go unnoticed", strerror(-err));
 	return 1;
@@ -206,9 +208,9 @@ unsigned rds_sock_exported(void *socket, int *fds, unsigned nfds)
 
 int rds_sock_export(struct rds_sock *sk)
 {
-	int fd = os_fd(&sk->pair);
+	const struct os_fd *pair = &sk->pair;
 
-	return rds_export_to_helper(RDS_EXPORT_SOCK, sk, &fd, 1);
+	return rds_export_to_helper(RDS_EXPORT_SOCK, sk, &pair, 1);
 }
 
 int rds_sock_export_all(void)

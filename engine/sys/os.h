@@ -269,7 +269,8 @@ int os_fd_dup_of_main(int n);
  * owner has to learn the new number. The owner either keeps the number in an _Atomic int that is
  * rewritten (a slot), or registers a hook. A slot may be read at any time. A call that is just
  * using the old number may fail with EBADF or, if the number already has its new meaning, act on
- * the application's descriptor. So owners should expect EBADF and retry with the new number.
+ * the application's descriptor. So owners should expect EBADF and retry with the new number, and a
+ * number that the kernel is to keep is given to it between os_fds_hold() and os_fds_release().
  *
  * epoll remembers the number under which a descriptor was added. After a move the events still
  * arrive (key them by pointer, not by number), but EPOLL_CTL_MOD and DEL by either number fail.
@@ -340,6 +341,14 @@ static inline void os_library_end(void)
  * negative number.
  */
 void os_close_slot(_Atomic int *slot);
+/*
+ * In between, no descriptor of the list is moved or closed: each slot has the right number. For a
+ * thread that gives a number to the kernel for good (into a packet, or an epoll set). Meanwhile it
+ * must not sleep, nor call any other function of the list. No effect on a thread with a table of its
+ * own, where no number moves.
+ */
+void os_fds_hold(void);
+void os_fds_release(void);
 /*
  * In a forked child, before any other of these functions: a thread of the parent may have held the
  * list's lock.

@@ -163,6 +163,18 @@ void os_close_slot(_Atomic int *slot)
 	pthread_mutex_unlock(&fds_lock);
 }
 
+void os_fds_hold(void)
+{
+	if (!os_fd_table)
+		pthread_mutex_lock(&fds_lock);
+}
+
+void os_fds_release(void)
+{
+	if (!os_fd_table)
+		pthread_mutex_unlock(&fds_lock);
+}
+
 /*
  * Makes a close-on-exec copy at the lowest free number of a high range; -errno if no number at all
  * is free.

@@ -130,12 +130,17 @@ static struct shm_peer *shm_peer_new(int fd, const struct ucred *cred)
 static int peer_send_hello(struct shm_peer *p)
 {
 	struct shm_ctl_msg msg = {.magic = SHM_MAGIC, .version = SHM_VERSION, .op = SHM_OP_HELLO};
-	int fds[3] = {rds_helper_leader_fd(), rds_helper_kick_fd(), rds_shm.inbox_fd}, err;
+	int fds[3], err;
 
 	msg.self = *registry_self(rds_node_registry);
 	msg.slot = registry_self_slot(rds_node_registry);
 	shm_fetch_offer(&msg);
+	os_fds_hold();
+	fds[0] = rds_helper_leader_fd();
+	fds[1] = rds_helper_kick_fd();
+	fds[2] = rds_shm.inbox_fd;
 	err = shm_ctl_send(p->fd, &msg, fds, 3);
+	os_fds_release();
 	if (err)
 		shm_peer_dead(p, err);
 	return err;
