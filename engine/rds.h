@@ -94,9 +94,10 @@ extern unsigned (*rds_hook_hangup)(struct rds_sock *sk);
 int rds_call_bind(struct rds_sock *sk, const struct sockaddr *addr, int addrlen);
 /*
  * One attempt to bind, without waiting for a port that may be free in a moment.  -EBUSY: the caller
- * tries again.  last: the caller does not try again.
+ * tries again, until the time that rds_call_bind_until() has returned before the first attempt.
+ * last: the caller does not try again.
  */
-unsigned rds_call_bind_tries(void);
+uint64_t rds_call_bind_until(void);
 #define RDS_BIND_PAUSE_MS 1
 int rds_call_bind_once(struct rds_sock *sk, const struct sockaddr *addr, int addrlen, bool last);
 int rds_call_connect(struct rds_sock *sk, const struct sockaddr *addr, int addrlen);

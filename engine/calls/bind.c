@@ -156,9 +156,9 @@ out:
 	return ret;
 }
 
-unsigned rds_call_bind_tries(void)
+uint64_t rds_call_bind_until(void)
 {
-	return (unsigned)(rds_patience_ms(RDS_PATIENCE_BIND) / RDS_BIND_PAUSE_MS);
+	return os_now_ns() + rds_patience_ns(RDS_PATIENCE_BIND);
 }
 
 /*
@@ -167,10 +167,10 @@ unsigned rds_call_bind_tries(void)
  */
 int rds_call_bind(struct rds_sock *sk, const struct sockaddr *sa, int addrlen)
 {
-	unsigned tries = rds_call_bind_tries();
+	uint64_t until = rds_call_bind_until();
 	int ret;
 
-	while ((ret = rds_call_bind_once(sk, sa, addrlen, !--tries)) == -EBUSY)
+	while ((ret = rds_call_bind_once(sk, sa, addrlen, os_now_ns() >= until)) == -EBUSY)
 		os_poll(NULL, 0, RDS_BIND_PAUSE_MS);
 	return ret;
 }

@@ -458,7 +458,10 @@ int reg_file_open(struct registry *reg)
 	int ret = -EAGAIN;
 
 	reg->uid = my_uid();
-	/* Tries are a millisecond apart: another process is between mkdir and chmod. */
+	/*
+	 * Tries are a millisecond apart: another process is between mkdir and chmod.  Not by the clock,
+	 * because one try may wait longer than all pauses together, for the lock of a stopped process.
+	 */
 	for (uint64_t tries = 0; tries < rds_patience_ms(RDS_PATIENCE_REGISTRY_RIGHTS) && ret == -EAGAIN; tries++) {
 		if (tries)
 			os_poll(NULL, 0, 1);

@@ -176,11 +176,11 @@ static int request_send_name(int fd, enum rds_share_op op, const struct sockaddr
 
 int rds_borrower_bind(int fd, const struct sockaddr *addr, int len)
 {
-	unsigned tries = rds_call_bind_tries();
+	uint64_t until = rds_call_bind_until();
 	int rc;
 
 	/* As rds_call_bind(). */
-	while ((rc = request_send_name(fd, RDS_SHARE_BIND, addr, len, --tries)) == -EBUSY)
+	while ((rc = request_send_name(fd, RDS_SHARE_BIND, addr, len, os_now_ns() < until)) == -EBUSY)
 		os_poll(NULL, 0, RDS_BIND_PAUSE_MS);
 	return rc;
 }

@@ -107,19 +107,19 @@ static int channel_connect_wait(int fd, struct borrower_call *c, struct borrower
 static int channel_attach_new(int fd, struct borrower_call *c, struct borrower_channel **slot)
 {
 	struct borrower_channel *s = borrower_channel_get_free();
-	unsigned tries;
+	uint64_t refused = 0;
 	int err;
 
 	if (!s)
 		return -ENOMEM;
 	s->inode = c->inode; /* from now on a close() finds the channel */
-	for (tries = 1;; tries++) {
+	for (;;) {
 		err = rds_handoff_is_pending(fd) ? -RDS_BORROWER_TAKE_OVER : channel_connect_wait(fd, c, s);
 		if (err != -EAGAIN)
 			break;
 		c->busy = s;
 		c->offered = -1;
-		err = borrower_pause(fd, c, tries);
+		err = borrower_pause(fd, c, &refused);
 		if (err)
 			break;
 	}

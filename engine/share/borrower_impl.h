@@ -130,8 +130,11 @@ int borrower_wait(int fd, struct borrower_call *c, struct pollfd *p, bool greete
  * it has not come yet.
  */
 bool borrower_await_hello(int fd, uint64_t inode, struct pollfd *p);
-/* Before the next attempt to get a channel: 0, an error as from borrower_wait(), or -EMFILE. */
-int borrower_pause(int fd, struct borrower_call *c, unsigned tries);
+/*
+ * Before the next attempt to get a channel: 0, an error as from borrower_wait(), or -EMFILE.
+ * refused: when the first attempt has failed, 0 before.
+ */
+int borrower_pause(int fd, struct borrower_call *c, uint64_t *refused);
 /*
  * The call sleeps at the owner, and this thread until it can read something: bytes, or -1 and
  * c->late says why.  A cancellation point.

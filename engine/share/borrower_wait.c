@@ -236,23 +236,26 @@ bool borrower_await_hello(int fd, uint64_t inode, struct pollfd *p)
  * Before the owner is asked once more.  It could not accept the channel for want of descriptors or
  * memory, or is about to hand off the socket.
  */
-int borrower_pause(int fd, struct borrower_call *c, unsigned tries)
+int borrower_pause(int fd, struct borrower_call *c, uint64_t *refused)
 {
-	uint64_t *since = c->since ? c->since : &c->began;
+	uint64_t *since = c->since ? c->since : &c->began, now = os_now_ns(), waited;
 	struct pollfd nothing = {.fd = -1};
 	int err;
 
 	if (!*since)
-		*since = os_now_ns();
-	err = call_check_patience(fd, c, false, os_now_ns() - *since);
+		*since = now;
+	if (!*refused)
+		*refused = now;
+	err = call_check_patience(fd, c, false, now - *since);
 	if (err)
 		return err;
-	if (tries >= rds_patience_ms(RDS_PATIENCE_OWNER) / PAUSE_MS)
+	waited = now - *refused;
+	if (waited >= rds_patience_ns(RDS_PATIENCE_OWNER))
 		rds_warn_once("the process that owns an RDS socket of this one has no descriptor or memory left to "
 			      "serve it: raise `ulimit -n` of that process");
-	if (tries >= rds_patience_ms(RDS_PATIENCE_OWNER_FULL) / PAUSE_MS)
+	if (waited >= rds_patience_ns(RDS_PATIENCE_OWNER_FULL))
 		return -EMFILE;
-	err = look_poll(c, &nothing, tries < PAUSE_MS ? (int)tries : PAUSE_MS);
+	err = look_poll(c, &nothing, waited < PAUSE_MS * MS_NS ? 1 + (int)(waited / MS_NS) : PAUSE_MS);
 	return err == -BORROWER_LATE ? err : 0;
 }
 
