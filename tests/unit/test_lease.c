@@ -74,11 +74,22 @@ static int number_of(struct rds_sock *sk)
 	return sk == warm ? warm_fd : standin;
 }
 
-static const struct rds_sock_state *lease_of(struct rds_sock *sk)
+/* The helper may close the socket at the end, and writes the page under this lock then. */
+static struct rds_lease_page page_of(struct rds_sock *sk)
 {
-	const struct rds_lease_page *page = atomic_load(&sk->lease);
+	struct rds_lease_page page;
 
-	return &page->st[atomic_load(&page->which)].sock;
+	rx_lock();
+	memcpy(&page, atomic_load(&sk->lease), sizeof(page));
+	rx_unlock();
+	return page;
+}
+
+static struct rds_sock_state lease_of(struct rds_sock *sk)
+{
+	struct rds_lease_page page = page_of(sk);
+
+	return page.st[page.which].sock;
 }
 
 /*
@@ -99,27 +110,18 @@ START_TEST(congestion_in_the_lease)
 	rx_lock();
 	RDS_SOCK_SET(sk, cong_mask, bit);
 	rds_cong_updated(~bit);
-	ck_assert_uint_eq(lease_of(sk)->cong_mask, bit);
+	rx_unlock();
+	ck_assert_uint_eq(lease_of(sk).cong_mask, bit);
+	rx_lock();
 	rds_cong_updated(bit);
 	rx_unlock();
-	ck_assert_uint_eq(lease_of(sk)->cong_mask, 0);
-	ck_assert_uint_eq(lease_of(sk)->cong_notify, bit);
+	ck_assert_uint_eq(lease_of(sk).cong_mask, 0);
+	ck_assert_uint_eq(lease_of(sk).cong_notify, bit);
 	ck_assert_int_eq(rds_call_recvmsg(sk, standin, &msg, MSG_DONTWAIT), 0);
-	ck_assert_uint_eq(lease_of(sk)->cong_notify, 0);
+	ck_assert_uint_eq(lease_of(sk).cong_notify, 0);
 	end(sk);
 }
 END_TEST
-
-/* The helper may close the socket at the end, and writes the page under this lock then. */
-static struct rds_lease_page page_of(struct rds_sock *sk)
-{
-	struct rds_lease_page page;
-
-	rx_lock();
-	memcpy(&page, atomic_load(&sk->lease), sizeof(page));
-	rx_unlock();
-	return page;
-}
 
 /*
  * Once the socket is parked, the page belongs to the next owner, even if calls are still under way
@@ -141,7 +143,7 @@ START_TEST(what_changes_too_late)
 	ck_assert(!memcmp(&before, &after, sizeof(before)));
 	rds_handoff_cancel();
 	ck_assert(atomic_load(&sk->open));
-	ck_assert_uint_eq(lease_of(sk)->rcvbuf, 100000);
+	ck_assert_uint_eq(lease_of(sk).rcvbuf, 100000);
 	rds_hook_number = NULL;
 	end(sk);
 }
