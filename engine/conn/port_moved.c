@@ -310,19 +310,17 @@ void rds_conn_redirect_send(struct rds_conn *conn)
 }
 
 /*
- * tx held.  The redirect's own sequence number may be acknowledged; done: remove it, the peer has
- * got its acknowledgement.  Another thread may have done this meanwhile.
+ * The first one's own sequence number may be acknowledged; done: remove it, the peer has got its
+ * acknowledgement.  control and tx held.
  */
-static void redirect_ack_in(struct rds_conn *conn, const struct rds_conn_redirect *m, bool done)
+static void redirect_ack_in(struct rds_conn *conn, bool done)
 {
 	rx_lock();
-	if (atomic_load(&conn->nredirects_in) && conn->seldom->in[0].redirect_seq == m->redirect_seq) {
-		conn->seldom->in[0].acked = true;
-		if (done)
-			redirects_remove(conn, conn->seldom->in, &conn->nredirects_in, 1);
-		else if (conn->ep)
-			conn->t->ops->ack(conn->ep, rds_conn_recv_taken(conn));
-	}
+	conn->seldom->in[0].acked = true;
+	if (done)
+		redirects_remove(conn, conn->seldom->in, &conn->nredirects_in, 1);
+	else if (conn->ep)
+		conn->t->ops->ack(conn->ep, rds_conn_recv_taken(conn));
 	rx_unlock();
 }
 
@@ -342,7 +340,7 @@ static bool redirect_take_and_ack(struct rds_conn *conn, const struct rds_conn_r
 	if (!rds_queue_take_port(conn, m->port, m->seq, list))
 		return false;
 	rds_queue_done_port(conn, m->port, m->seq);
-	redirect_ack_in(conn, m, false);
+	redirect_ack_in(conn, false);
 	if (redirect_send_one(conn, m, RDS_REDIRECT_ACK_BYTES))
 		return false;
 	if (conn->ep)
@@ -360,18 +358,18 @@ static bool redirect_take_locked(struct rds_conn *conn, const struct rds_conn_re
 	if (atomic_load(&conn->state) != RDS_CONN_DEAD)
 		taken = redirect_take_and_ack(conn, m, list);
 	if (taken)
-		redirect_ack_in(conn, m, true);
+		redirect_ack_in(conn, true);
 	rds_unlock(&conn->tx);
 	return taken;
 }
 
+/* control held. */
 static bool redirect_take_back(struct rds_conn *conn, const struct rds_conn_redirect *m)
 {
 	struct rds_addr dst = {.ip = conn->id.faddr, .scope = conn->id.scope, .port = m->port};
 	bool here = conn->id.peer_slot != RDS_SLOT_REMOTE, taken;
 	struct rds_queue_item *list;
 
-	rds_lock(&rds_lock_control);
 	if (!here && atomic_load(&conn->state) != RDS_CONN_DEAD)
 		rds_route_port_moved(&dst, &conn->id.peer);
 	atomic_fetch_add(&rds_route_gen, 1); /* first: later senders look up the route again */
@@ -380,26 +378,38 @@ static bool redirect_take_back(struct rds_conn *conn, const struct rds_conn_redi
 		rds_debug("port %u has moved, no message to it is left here", m->port);
 	/* newer messages for a socket of this host were held back */
 	rds_route_requeue(&conn->id, list, here);
-	rds_unlock(&rds_lock_control);
 	return taken;
 }
 
+/* Only a thread with control removes it. */
+static bool redirect_first_in(struct rds_conn *conn, struct rds_conn_redirect *m)
+{
+	bool some;
+
+	rx_lock();
+	some = atomic_load(&conn->nredirects_in) > 0;
+	if (some)
+		*m = conn->seldom->in[0];
+	rx_unlock();
+	return some;
+}
+
+/*
+ * Several threads may run this, so a redirect is read and carried out in one step.  Carried out
+ * twice, it would take back newer messages as well: if the peer has the port again, it has accepted
+ * them.
+ */
 void rds_conn_redirect_run(struct rds_conn *conn)
 {
 	struct rds_conn_redirect m;
-	bool some;
+	bool some, taken;
 
-	for (;;) {
-		rx_lock();
-		some = atomic_load(&conn->nredirects_in) > 0;
-		if (some)
-			m = conn->seldom->in[0];
-		rx_unlock();
-		if (!some)
-			return;
-		if (!redirect_take_back(conn, &m)) {
-			rds_timer_set(&conn->retry, os_now_ns() + AGAIN_NS);
-			return;
-		}
-	}
+	do {
+		rds_lock(&rds_lock_control);
+		some = redirect_first_in(conn, &m);
+		taken = some && redirect_take_back(conn, &m);
+		rds_unlock(&rds_lock_control);
+	} while (taken);
+	if (some)
+		rds_timer_set(&conn->retry, os_now_ns() + AGAIN_NS);
 }

@@ -91,6 +91,7 @@ static int fake_send(struct rds_ep *ep, const struct rds_wire_hdr *wire, const s
 		     uint64_t *pos)
 {
 	struct fake_ep *e = (struct fake_ep *)ep;
+	void (*then)(void) = NULL;
 	struct sent *s;
 	int err = 0;
 
@@ -115,8 +116,11 @@ static int fake_send(struct rds_ep *ep, const struct rds_wire_hdr *wire, const s
 		}
 		fake.nsent++;
 		*pos = e->n++;
+		then = atomic_exchange(&fake.sent_next, NULL);
 	}
 	pthread_mutex_unlock(&fake.lock);
+	if (then)
+		then();
 	return err;
 }
 

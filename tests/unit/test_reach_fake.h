@@ -64,6 +64,8 @@ struct fake {
 	_Atomic unsigned nmaps, no_map;
 	_Atomic bool full;  /* no room for messages, only for redirects */
 	_Atomic bool stuck; /* ... nor for these */
+	/* called once, by the thread that has sent the next message, with the locks that it has */
+	void (*_Atomic sent_next)(void);
 	int claim;
 	struct rds_sock *sk; /* ours, at port 4000 of loopback, which the transport claims */
 	int fd;

@@ -376,6 +376,41 @@ static enum rds_rx_verdict tells(struct rds_conn *conn, unsigned len)
 	return comes(conn, &hdr, bytes);
 }
 
+static pthread_t second_runner;
+
+static void *runs_redirects(void *conn)
+{
+	rds_conn_redirect_run(conn);
+	return NULL;
+}
+
+/* While a thread carries out a redirect, another one is about to, and waits for it. */
+static void runs_second(void)
+{
+	const uint32_t word = atomic_load(&rds_lock_control.word);
+
+	ck_assert_int_eq(pthread_create(&second_runner, NULL, runs_redirects, fake.eps[0]->head.conn), 0);
+	for (unsigned looks = 0; atomic_load(&rds_lock_control.word) == word;)
+		test_pause(&looks);
+}
+
+/* A redirect is carried out once. */
+START_TEST(test_run_by_two)
+{
+	static const unsigned char bytes[RDS_REDIRECT_BYTES] = {[7] = 2, [9] = 5};
+	const struct rds_hdr hdr = {.seq = 1, .len = sizeof(bytes), .flags = RDS_FLAG_REDIRECT};
+
+	far_begins(1, "a");
+	say(5, "b");
+	atomic_store(&fake.sent_next, runs_second);
+	ck_assert_int_eq(comes(fake.eps[0]->head.conn, &hdr, bytes), RDS_RX_DONE);
+	ck_assert_int_eq(pthread_join(second_runner, NULL), 0);
+	heeds(2, 1, 2, 5);
+	ck_assert_uint_eq(locked(&fake.nsent), 3);
+	ck_assert_uint_eq(atomic_load(&fake.eps[0]->head.conn->nredirects_in), 0);
+}
+END_TEST
+
 /* Answers that the peer does not take, but for so many that are still queued. */
 static void full_but_for(struct rds_conn *conn, unsigned n)
 {
@@ -536,6 +571,7 @@ int main(void)
 	Suite *s = suite_create("redirect");
 	TCase *tc = suite_case(s, "leaves", far_setup, NULL, 60);
 
+	tcase_add_test(tc, test_run_by_two);
 	tcase_add_test(tc, test_leaves);
 	tcase_add_test(tc, test_leaves_first);
 	tcase_add_test(tc, test_both_leave);
