@@ -25,6 +25,43 @@ void rds_notify_queue(struct rds_op *op)
 	rds_sock_wake(sk, POLLIN | POLLRDNORM | RDS_WAIT_RECV);
 }
 
+static struct rds_op *notify_merge(struct rds_op *a, struct rds_op *b)
+{
+	struct rds_op *list, **at = &list, **older;
+
+	while (a && b) {
+		older = a->id < b->id ? &a : &b;
+		*at = *older;
+		at = &(*older)->report_next;
+		*older = *at;
+	}
+	*at = a ? a : b;
+	return list;
+}
+
+static struct rds_op *notify_sort(struct rds_op *list)
+{
+	struct rds_op *half[2] = {NULL, NULL}, *op;
+	unsigned i = 0;
+
+	if (!list || !list->report_next)
+		return list;
+	for (; (op = list); i ^= 1) {
+		list = op->report_next;
+		op->report_next = half[i];
+		half[i] = op;
+	}
+	return notify_merge(notify_sort(half[0]), notify_sort(half[1]));
+}
+
+void rds_notify_order(struct rds_sock *sk, struct rds_op **from)
+{
+	*from = notify_sort(*from);
+	while (*from)
+		from = &(*from)->report_next;
+	sk->report_tail = from;
+}
+
 static struct rds_op *notify_take(struct rds_sock *sk)
 {
 	struct rds_op *op = sk->reports;

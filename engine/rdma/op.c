@@ -491,16 +491,23 @@ void rds_ops_drain(struct rds_sock *sk)
 	}
 }
 
+/*
+ * Operations end connection by connection, and those that are reported with messages, and messages
+ * themselves, when all others have ended: none of this is the order of sending.
+ */
 void rds_ops_handoff(struct rds_sock *sk)
 {
+	struct rds_op **reported;
 	struct rds_conn *conn;
 
 	if (!atomic_load(&sk->had_ops))
 		return;
 	rx_lock();
+	reported = sk->report_tail;
 	for (conn = rds_conn_list; conn; conn = conn->next)
 		ops_end_of_sock(conn, sk, RDS_RDMA_DROPPED);
 	rds_op_async_handoff(sk);
+	rds_notify_order(sk, reported);
 	rx_unlock();
 }
 

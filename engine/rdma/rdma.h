@@ -396,6 +396,8 @@ void rds_op_answer_add(struct rds_conn *conn, struct rds_queue_item *q);
 /* ---- notifications (notify.c); rx held ---- */
 
 void rds_notify_queue(struct rds_op *op); /* takes over a reference */
+/* Those behind `from`, a tail of the socket's list, are reported in the order of sending. */
+void rds_notify_order(struct rds_sock *sk, struct rds_op **from);
 /*
  * At least one notification waits.  Delivers as many as there is room for in the control buffer.  0
  * or -EFAULT.

@@ -136,20 +136,46 @@ START_TEST(failures_hold_up)
 }
 END_TEST
 
+/* A message whose operation is done. */
+static struct rds_queue_unacked with_operation(uint64_t token)
+{
+	struct rds_queue_unacked u = {.sk = sk};
+	struct rds_op *op = rds_op_new(sk, RDS_OP_WRITE, 0);
+
+	ck_assert_ptr_nonnull(op);
+	rds_sock_snd_add(sk, 0);
+	op->token = token;
+	op->notify = op->over = op->done = true;
+	op->to = there;
+	rds_op_async_attach(&u, op);
+	return u;
+}
+
 /*
- * The socket goes to another process.  What cannot be known there is reported now, and not again.
+ * The socket goes to another process.  What cannot be known there is reported now, and not again, in
+ * the order of sending.
  */
 START_TEST(left)
 {
-	struct rds_queue_unacked a = message(1, true, &there), b = message(2, false, &there);
+	struct rds_queue_unacked u[7];
+	unsigned i;
 
+	for (i = 0; i < 7; i++)
+		u[i] = i % 3 ? message(i + 1, i % 2, &there) : with_operation(i + 1);
+	rds_unacked_report_end(&u[4], RDS_RDMA_CANCELED); /* before that */
 	rx_lock();
-	rds_op_async_handoff(sk);
+	for (i = 0; i < 7; i += 3)
+		rds_op_async_defer(u[i].async);
 	rx_unlock();
-	rds_queue_unacked_release(&a);
-	ends(&b, RDS_RDMA_DROPPED);
-	for (uint64_t i = 2; i; i--) /* the newest is the first that is listed */
-		expect(i, RDS_RDMA_OTHER_ERROR);
+	rds_lock(&rds_lock_control);
+	rds_ops_handoff(sk);
+	rds_unlock(&rds_lock_control);
+	for (i = 0; i < 7; i++)
+		ends(&u[i], RDS_RDMA_DROPPED);
+	expect(5, RDS_RDMA_CANCELED);
+	for (i = 0; i < 7; i++)
+		if (i != 4)
+			expect(i + 1, RDS_RDMA_OTHER_ERROR);
 	expect(0, -EAGAIN);
 }
 END_TEST

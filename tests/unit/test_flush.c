@@ -528,8 +528,8 @@ START_TEST(test_handed_off)
 	rx_unlock();
 	rds_ops_handoff(&sk);
 	rds_conn_list = NULL;
-	expect(&sk, 2, RDS_RDMA_DROPPED, false);
-	expect(&sk, 1, RDS_RDMA_OTHER_ERROR, true);
+	expect(&sk, 1, RDS_RDMA_OTHER_ERROR, false);
+	expect(&sk, 2, RDS_RDMA_DROPPED, true);
 	rds_queue_purge(&conn, false);
 }
 END_TEST
