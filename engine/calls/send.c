@@ -100,6 +100,7 @@ static inline void send_address(struct send_call *c, const struct rds_sock_dst *
 	out->u.len = out->hdr.len = (uint32_t)out->len;
 	out->u.sport = out->hdr.sport = sk->laddr.port;
 	out->u.dport = out->hdr.dport = c->dst.port;
+	out->u.sock = d->sock;
 	if (unlikely(sk->owner_since))
 		out->hdr.flags = d->followed ? 0 : RDS_FLAG_NEW_OWNER;
 	if (unlikely(c->rdma.async)) {

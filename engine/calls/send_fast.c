@@ -44,8 +44,10 @@ static bool send_path_is_clear(const struct rds_conn *conn, const struct rds_soc
 }
 
 /* As send_admit() in send.c and rds_conn_xmit() do.  conn->tx held. */
-static bool send_xmit_fast(struct rds_sock *sk, struct rds_conn *conn, uint16_t port, const struct iovec *iov)
+static bool send_xmit_fast(struct rds_sock *sk, const struct rds_sock_dst *d, const struct iovec *iov)
 {
+	struct rds_conn *conn = d->conn;
+	uint16_t port = d->addr.port;
 	const struct rds_transport_ops *ops = conn->t->ops;
 	uint32_t len = (uint32_t)iov->iov_len;
 	uint64_t seq = conn->next_tx, pos;
@@ -64,7 +66,7 @@ static bool send_xmit_fast(struct rds_sock *sk, struct rds_conn *conn, uint16_t 
 	 */
 	rds_sock_snd_add(sk, len);
 	*rds_queue_unacked_next(conn) = (struct rds_queue_unacked){
-		.sk = sk, .seq = seq, .pos = pos, .len = len, .sport = sk->laddr.port, .dport = port};
+		.sk = sk, .seq = seq, .pos = pos, .len = len, .sport = sk->laddr.port, .dport = port, .sock = d->sock};
 	rds_queue_unacked_pushed(conn);
 	conn->next_tx = seq + 1;
 	conn->room_sought = false;
@@ -94,7 +96,7 @@ bool rds_call_send_fast(struct rds_sock *sk, const void *buf, size_t len, const 
 		rds_lock(&d->conn->tx);
 		/* Checked again under conn->tx: the connection may have been removed meanwhile. */
 		sent = d->conn_gen == atomic_load_explicit(&rds_route_gen, memory_order_acquire) &&
-		       send_xmit_fast(sk, d->conn, d->addr.port, &iov);
+		       send_xmit_fast(sk, d, &iov);
 		rds_unlock(&d->conn->tx);
 	}
 	rds_unlock(&sk->tx);

@@ -295,7 +295,7 @@ static inline const struct rds_transport_ops *rds_transport_ep_ops(const struct 
 }
 
 /* route.c: finds the connection for a message to dst.  No lock but sk->tx.  0 or -errno. */
-int rds_route_find(struct rds_sock *sk, const struct rds_addr *dst, struct rds_conn **out, uint64_t *sock);
+int rds_route_find(struct rds_sock *sk, const struct rds_addr *dst, struct rds_conn **out, uint32_t *sock);
 /*
  * Routes these messages (list may be NULL) anew, in order; they come from a connection with these
  * addresses.  before: put them before the messages that wait already.  control held.

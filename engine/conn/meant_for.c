@@ -5,9 +5,10 @@
  * On one host the kernel puts a message into the queue of a socket before sendto() returns, or
  * drops it.  Here the message may wait: for a connection that is coming up, for room, for a socket
  * that is handed over.  If its socket is closed meanwhile, another socket may bind the port, of the
- * same program or of another one.  The message is not for that one.  So each waiting message stores
- * its socket, as the number that the registry gives each socket (order), and is dropped when the
- * port has another socket, or none.  The sender has found the socket before (route.c).  A second
+ * same program or of another one.  The message is not for that one.  So each message that is kept
+ * stores its socket, as the number that the registry gives each socket (order).  One that waits is
+ * dropped when the port has another socket, or none.  One that is under way is followed by new
+ * messages for the same socket only (route.c).  The sender has found the socket before.  A second
  * question could find another socket, or a registry that is just being changed.
  *
  * The check at the sender only frees room early: a message for a socket that is gone takes no room
@@ -19,19 +20,22 @@
  *
  * Not covered: sockets of other hosts, whose numbers are not known here, and for which the kernel
  * promises no more; messages that were sent at once over a device and are on their way; messages
- * that go with operations, whose end has to be reported; messages that a broken connection sends
- * again; a moment in which the registry cannot tell who has the port.  Must not know where messages
- * wait, and must not block: it is called with conn->tx held, also by signal handlers that have
- * interrupted a thread with the registry's lock.
+ * that go with operations, whose end has to be reported; a moment in which the registry cannot tell
+ * who has the port.  Must not know where messages wait, and must not block: it is called with
+ * conn->tx held, also by signal handlers that have interrupted a thread with the registry's lock.
  */
 #include "engine/conn/outgoing.h"
 
-static int port_sock_number(const struct rds_conn *conn, uint16_t port, uint64_t *sock)
+/*
+ * 32 bits of the number are enough: a mistake would need 2^32 sockets on the port while a message
+ * waits.
+ */
+static int port_sock_number(const struct rds_conn *conn, uint16_t port, uint32_t *sock)
 {
 	struct registry_owner own;
 	int err = registry_lookup_nowait(rds_node_registry, &conn->id.faddr, port, conn->id.scope, &own);
 
-	*sock = err ? 0 : own.order + 1;
+	*sock = err ? 0 : (uint32_t)(own.order + 1);
 	return err == -ENOENT ? 0 : err;
 }
 
@@ -41,20 +45,21 @@ static int port_sock_number(const struct rds_conn *conn, uint16_t port, uint64_t
  */
 void rds_queue_item_mean(const struct rds_conn *conn, struct rds_queue_item *q, const struct rds_sock_dst *to)
 {
-	if (q->meant_sock || q->op || !q->u.sk || conn->id.peer_slot == RDS_SLOT_REMOTE)
-		return;
-	q->meant_gen = to ? to->bind_gen : registry_generation(rds_node_registry);
 	if (to)
-		q->meant_sock = to->sock;
-	else if (port_sock_number(conn, q->u.dport, &q->meant_sock))
-		q->meant_sock = 0;
+		q->meant_gen = to->bind_gen;
+	if (to || q->u.sock || q->op || !q->u.sk || conn->id.peer_slot == RDS_SLOT_REMOTE)
+		return;
+	q->meant_gen = registry_generation(rds_node_registry);
+	if (port_sock_number(conn, q->u.dport, &q->u.sock))
+		q->u.sock = 0;
 }
 
 bool rds_queue_item_outlived(const struct rds_conn *conn, struct rds_queue_item *q)
 {
-	uint64_t gen, sock;
+	uint64_t gen;
+	uint32_t sock;
 
-	if (!q->meant_sock)
+	if (!q->u.sock || q->op)
 		return false;
 	gen = registry_generation(rds_node_registry);
 	if (likely(gen == q->meant_gen))
@@ -62,16 +67,12 @@ bool rds_queue_item_outlived(const struct rds_conn *conn, struct rds_queue_item 
 	if (port_sock_number(conn, q->u.dport, &sock))
 		return false; /* the registry cannot be asked now */
 	q->meant_gen = gen;
-	return sock != q->meant_sock;
+	return sock != q->u.sock;
 }
 
-/*
- * 32 bits of the number are enough: a mistake would need 2^32 sockets on the port while a message
- * waits.
- */
 uint32_t rds_queue_item_sock(const struct rds_conn *conn, const struct rds_queue_item *q)
 {
-	return conn->id.peer_slot == RDS_SLOT_REMOTE || q->hdr.op ? 0 : (uint32_t)q->meant_sock;
+	return conn->id.peer_slot == RDS_SLOT_REMOTE || q->hdr.op ? 0 : q->u.sock;
 }
 
 bool rds_conn_is_meant_for(const struct rds_sock *sk, uint32_t named)

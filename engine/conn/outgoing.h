@@ -31,7 +31,7 @@ struct rds_queue_unacked {
 	};
 	uint32_t len;
 	uint16_t sport, dport;
-	uint32_t zcookie;
+	uint32_t sock;	  /* the socket of this host that it is for (meant_for.c); 0: any */
 	uint8_t ext_type; /* extension of its header, for a retransmission */
 	uint8_t flags;
 	uint8_t report;	    /* RDS_REPORT_*: what is reported to the program */
@@ -43,6 +43,7 @@ struct rds_queue_unacked {
 		struct {
 			uint32_t ext_rkey, ext_offset;
 		};
+		uint32_t zcookie; /* RDS_REPORT_ZCOPY: there is no extension */
 		/* once: an answer that refuses this piece of the peer's; 0: it does not */
 		uint64_t refused;
 	};
@@ -69,10 +70,9 @@ struct rds_queue_item {
 	/* UNROUTED: queued before its port was last asked for, so the answer counts for it */
 	bool port_asked;
 	/*
-	 * The socket of this host that the message is for, and the generation of the registry in
-	 * which that was true (meant_for.c); meant_sock 0: any.
+	 * The generation of the registry in which u.sock had the port (meant_for.c).  0: not known.
 	 */
-	uint64_t meant_sock, meant_gen;
+	uint64_t meant_gen;
 	/*
 	 * The operation that this is a piece of, or the operations that this message goes with
 	 * (rdma/rdma.h); a reference each.
@@ -181,8 +181,8 @@ unsigned rds_queue_count_redirects(const struct rds_conn *conn);
 struct rds_queue_item *rds_queue_take_unsent(struct rds_conn *conn);
 /* The same for messages of that socket only; appends them to the list, with their destinations. */
 void rds_queue_take_handoff(struct rds_conn *conn, struct rds_sock *sk, struct rds_queue_item **list);
-/* is a socket's message to that port kept here? */
-bool rds_queue_has_port(const struct rds_conn *conn, uint16_t port);
+/* Is a message to that port kept here that is for that socket (rds_queue_unacked.sock)? */
+bool rds_queue_has_port(const struct rds_conn *conn, uint16_t port, uint32_t sock);
 void rds_queue_cancel(struct rds_conn *conn, struct rds_sock *sk, const struct rds_addr *dst);
 /*
  * For requeue.c.  copy: a copy of a message of that endpoint, to be sent again; NULL: no memory.
@@ -222,8 +222,8 @@ bool rds_queue_blocked(struct rds_conn *conn);
 void rds_queue_purge(struct rds_conn *conn, bool answers);
 
 /*
- * meant_for.c.  mean: a message begins to wait; note the socket that its sender found (to; NULL:
- * the one that has the port now).  outlived: is that socket gone?
+ * meant_for.c.  mean: a message begins to wait; its sender has just found the socket (to), or it is
+ * for the one that has the port now, unless that is known (NULL).  outlived: is that socket gone?
  */
 void rds_queue_item_mean(const struct rds_conn *conn, struct rds_queue_item *q, const struct rds_sock_dst *to);
 bool rds_queue_item_outlived(const struct rds_conn *conn, struct rds_queue_item *q);

@@ -21,16 +21,21 @@ static bool unacked_is_to_port(const struct rds_queue_unacked *u, uint16_t port,
 	       u->seq >= from;
 }
 
-bool rds_queue_has_port(const struct rds_conn *conn, uint16_t port)
+static bool unacked_is_for(const struct rds_queue_unacked *u, uint16_t port, uint32_t sock)
+{
+	return unacked_is_to_port(u, port, 0) && (!sock || !u->sock || u->sock == sock);
+}
+
+bool rds_queue_has_port(const struct rds_conn *conn, uint16_t port, uint32_t sock)
 {
 	const struct rds_queue_item *q;
 	unsigned i;
 
 	for (i = 0; i < conn->count; i++)
-		if (unacked_is_to_port(rds_queue_unacked_at(conn, i), port, 0))
+		if (unacked_is_for(rds_queue_unacked_at(conn, i), port, sock))
 			return true;
 	for (q = conn->queue; q; q = q->next)
-		if (unacked_is_to_port(&q->u, port, 0))
+		if (unacked_is_for(&q->u, port, sock))
 			return true;
 	return false;
 }

@@ -37,7 +37,7 @@ static void conn_id_clear_peer(struct rds_conn_id *id)
 
 /* The socket that has a port of this host. */
 struct port_owner {
-	uint64_t sock; /* as in struct rds_queue_item; 0: no socket has it */
+	uint32_t sock; /* as in struct rds_queue_unacked; 0: no socket has it */
 	bool moved;    /* the socket has had another owner */
 };
 
@@ -58,7 +58,7 @@ static int port_owner_of(const struct rds_addr *dst, bool far, struct rds_conn_i
 	*has = (struct port_owner){0};
 	err = dst->port ? registry_lookup(rds_node_registry, &dst->ip, dst->port, dst->scope, &own) : -ENOENT;
 	if (!err)
-		*has = (struct port_owner){.sock = own.order + 1, .moved = own.moved};
+		*has = (struct port_owner){.sock = (uint32_t)(own.order + 1), .moved = own.moved};
 	/* the socket changes its owner, unless its last copy has been closed */
 	if (!err && own.proc == REGISTRY_NOBODY) {
 		id->peer_slot = REGISTRY_NOBODY;
@@ -91,7 +91,7 @@ static bool port_under_way(const struct rds_conn_id *id, uint16_t port)
 		return false;
 	rds_lock(&conn->tx);
 	rds_queue_reap(conn);
-	has = rds_queue_has_port(conn, port);
+	has = rds_queue_has_port(conn, port, 0);
 	rds_unlock(&conn->tx);
 	return has;
 }
@@ -198,9 +198,10 @@ void rds_route_requeue(const struct rds_conn_id *from, struct rds_queue_item *li
 /*
  * A socket of this host has changed its owner, and some messages to the old owner are still here.
  * That process is about to end: then they are routed to the socket (shutdown.c), and until then no
- * newer message may be sent.  control held.
+ * newer message may be sent.  A message for another socket of that port, which is closed, gets
+ * nowhere, and nothing waits for it.  control held.
  */
-static struct rds_conn *conn_still_holding(const struct rds_conn_id *id, uint16_t port)
+static struct rds_conn *conn_still_holding(const struct rds_conn_id *id, uint16_t port, uint32_t sock)
 {
 	struct rds_conn *conn;
 	bool has = false;
@@ -211,7 +212,7 @@ static struct rds_conn *conn_still_holding(const struct rds_conn_id *id, uint16_
 			continue;
 		rds_lock(&conn->tx);
 		rds_queue_reap(conn); /* what has been accepted is not here any more */
-		has = rds_queue_has_port(conn, port);
+		has = rds_queue_has_port(conn, port, sock);
 		rds_unlock(&conn->tx);
 	}
 	return has ? conn : NULL;
@@ -222,9 +223,9 @@ static struct rds_conn *conn_still_holding(const struct rds_conn_id *id, uint16_
  * next owner (memory that outlives the process).  Over a device only unsent ones will, so the new
  * ones wait beside them, UNROUTED.  NULL: no older message is in the way, or *beside is set.
  */
-static struct rds_conn *route_behind(const struct rds_conn_id *id, uint16_t port, bool *beside)
+static struct rds_conn *route_behind(const struct rds_conn_id *id, uint16_t port, uint32_t sock, bool *beside)
 {
-	struct rds_conn *conn = conn_still_holding(id, port);
+	struct rds_conn *conn = conn_still_holding(id, port, sock);
 
 	*beside = conn && !(conn->t->ops->caps & RDS_TCAP_SURVIVES);
 	return *beside ? NULL : conn;
@@ -268,7 +269,7 @@ static enum route_fate route_decide(const struct rds_conn *unrouted, bool local,
 		kind = RDS_CONN_PEER;
 	}
 	if (unlikely(has.moved)) {
-		*to = route_behind(id, dst->port, &beside);
+		*to = route_behind(id, dst->port, has.sock, &beside);
 		if (*to || beside)
 			return *to ? GOES : WAITS;
 	}
@@ -423,7 +424,7 @@ static bool unrouted_note(struct rds_conn *unrouted, bool far, bool handoff)
 }
 
 static int route_find_conn(const struct rds_conn_id *from, const struct rds_addr *dst, bool far, struct rds_conn **out,
-			   uint64_t *sock)
+			   uint32_t *sock)
 {
 	struct rds_conn_id id = *from, none;
 	bool local = true, behind_it = false, tell = false;
@@ -461,7 +462,7 @@ static int route_find_conn(const struct rds_conn_id *from, const struct rds_addr
 		goto unlock;
 	*sock = has.sock;
 	if (unlikely(has.moved && !behind_it)) {
-		*out = route_behind(&id, dst->port, &behind_it);
+		*out = route_behind(&id, dst->port, has.sock, &behind_it);
 		if (*out)
 			goto unlock;
 	}
@@ -480,7 +481,7 @@ unlock:
 	return *out ? 0 : err;
 }
 
-int rds_route_find(struct rds_sock *sk, const struct rds_addr *dst, struct rds_conn **out, uint64_t *sock)
+int rds_route_find(struct rds_sock *sk, const struct rds_addr *dst, struct rds_conn **out, uint32_t *sock)
 {
 	struct rds_conn_id id = {.laddr = sk->laddr.ip, .tos = atomic_load(&sk->tos)};
 

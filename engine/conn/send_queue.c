@@ -364,7 +364,7 @@ struct rds_queue_item *rds_queue_item_copy(struct rds_conn *conn, struct rds_ep 
 		q->u.op = 0; /* already settled (rds_ops_judge()) */
 	q->was_sent = true;
 	q->port_asked = false;
-	q->meant_sock = 0;
+	q->meant_gen = 0;
 	q->hdr = (struct rds_hdr){.seq = u->seq,
 				  .len = len,
 				  .sport = u->sport,

@@ -74,7 +74,8 @@ static int unsent_put_one(const struct rds_queue_item *q, int fd, off_t *size)
 	m.tos = q->handoff.tos;
 	m.len = q->hdr.len;
 	m.told = q->u.report;
-	m.zcookie = q->u.zcookie;
+	if (q->u.report & RDS_REPORT_ZCOPY)
+		m.zcookie = q->u.zcookie;
 	m.token = q->handoff.token;
 	m.notify = q->handoff.notify;
 	m.has_cookie = q->hdr.ext_type == RDS_EXTHDR_RDMA_DEST;
@@ -119,10 +120,11 @@ static struct rds_queue_item *unsent_make_queued(const struct rds_share_unsent *
 		return NULL;
 	q->handoff = (struct rds_queue_handoff){.to = m->to, .token = m->token, .tos = m->tos, .notify = m->notify};
 	q->u.report = m->told;
-	q->u.zcookie = m->zcookie;
 	q->u.len = q->hdr.len = m->len;
 	q->u.dport = q->hdr.dport = m->to.port;
-	if (m->has_cookie) {
+	if (m->told & RDS_REPORT_ZCOPY) {
+		q->u.zcookie = m->zcookie;
+	} else if (m->has_cookie) {
 		q->u.ext_type = q->hdr.ext_type = RDS_EXTHDR_RDMA_DEST;
 		q->u.ext_rkey = q->hdr.ext_rkey = rds_cookie_rkey(m->cookie);
 		q->u.ext_offset = q->hdr.ext_offset = rds_cookie_offset(m->cookie);

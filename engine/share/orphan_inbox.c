@@ -231,7 +231,7 @@ static struct rds_queue_item *queued_next_for(struct rds_queue_item *q, uint16_t
  * Older messages may be on their way to the last owner. True also if a lock is not free, since this
  * may be the _exit() of a signal handler.
  */
-static bool mailbox_older_underway(const struct rds_conn *unrouted, uint16_t port)
+static bool mailbox_older_underway(const struct rds_conn *unrouted, const struct rds_queue_item *q)
 {
 	struct rds_conn *conn;
 	bool has = false;
@@ -241,7 +241,7 @@ static bool mailbox_older_underway(const struct rds_conn *unrouted, uint16_t por
 			continue;
 		if (!rds_trylock(&conn->tx))
 			return true;
-		has = rds_queue_has_port(conn, port);
+		has = rds_queue_has_port(conn, q->u.dport, q->u.sock);
 		rds_unlock(&conn->tx);
 	}
 	return has;
@@ -321,7 +321,7 @@ static uint32_t mailbox_deliver_port(const struct rds_conn *unrouted, uint16_t p
 	int err;
 
 	if (!q || !port_is_orphan(unrouted, port, &has) || rds_queue_item_outlived(unrouted, q) ||
-	    mailbox_older_underway(unrouted, port))
+	    mailbox_older_underway(unrouted, q))
 		return 0;
 	if (has.mailbox_bytes > has.rcvbuf) {
 		rds_warn_once("an RDS socket without an owner has more messages waiting than its SO_RCVBUF: the rest "

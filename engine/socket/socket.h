@@ -46,8 +46,8 @@ struct rds_sock_dst {
 	struct rds_addr addr;
 	struct rds_conn *conn;
 	uint64_t bind_gen, conn_gen;
-	/* the socket that has the port as of bind_gen, as in struct rds_queue_item */
-	uint64_t sock;
+	/* the socket that has the port as of bind_gen, as in struct rds_queue_unacked */
+	uint32_t sock;
 	bool followed; /* RDS_FLAG_NEW_OWNER has been sent there */
 };
 

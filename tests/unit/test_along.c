@@ -49,13 +49,7 @@ static void ck_refused(uint32_t n)
 
 START_TEST(test_whole)
 {
-	struct rds_share_unsent m = {.to.port = 7,
-				     .len = 10,
-				     .tos = 3,
-				     .told = RDS_REPORT_ZCOPY,
-				     .zcookie = 5,
-				     .has_cookie = 1,
-				     .cookie = rds_cookie(0x1234, 0x99)};
+	struct rds_share_unsent m = {.to.port = 7, .len = 10, .tos = 3, .told = RDS_REPORT_ZCOPY, .zcookie = 5};
 	int fd = memfd_create("along", MFD_CLOEXEC);
 	struct rds_queue_item *q;
 	off_t size = 0;
@@ -66,8 +60,8 @@ START_TEST(test_whole)
 	m.told = RDS_REPORT_END;
 	m.token = 77;
 	m.notify = 1;
-	m.has_cookie = 0;
-	m.cookie = 0;
+	m.has_cookie = 1;
+	m.cookie = rds_cookie(0x1234, 0x99);
 	m.len = 0;
 	m.zcookie = 0;
 	add(&m, 0);
@@ -75,7 +69,8 @@ START_TEST(test_whole)
 	q = sock.handoff;
 	ck_assert_uint_eq(q->u.dport, 7);
 	ck_assert_uint_eq(q->hdr.len, 10);
-	ck_assert_uint_eq(q->hdr.ext_rkey, 0x1234);
+	ck_assert_uint_eq(q->u.zcookie, 5);
+	ck_assert_uint_eq(q->next->hdr.ext_rkey, 0x1234);
 	ck_assert_uint_eq(q->next->handoff.token, 77);
 	ck_assert_ptr_null(q->next->next);
 	ck_assert_uint_eq(rds_handoff_unsent_put(&sock, fd, &size), 2);

@@ -174,7 +174,7 @@ static void ck_same_message(const struct rds_queue_unacked *a, const struct rds_
 	ck_assert_uint_eq(a->sport, b->sport);
 	ck_assert_uint_eq(a->dport, b->dport);
 	ck_assert_uint_eq(a->flags, b->flags);
-	ck_assert_uint_eq(a->zcookie, b->zcookie);
+	ck_assert_uint_eq(a->sock, b->sock);
 	ck_assert(a->report == b->report && a->cancelled == b->cancelled && a->once == b->once);
 	ck_assert_uint_eq(a->ext_type, b->ext_type);
 	ck_assert_uint_eq(a->ext_rkey, b->ext_rkey);

@@ -77,9 +77,9 @@ static void other_ends(void)
 
 static struct rds_conn *lasting_conn;
 
-static void lasting_sends(uint64_t seq)
+static void lasting_sends(uint64_t seq, uint32_t sock)
 {
-	struct rds_conn_outgoing out = {.hdr = {.dport = 5}, .u = {.dport = 5, .sk = fake.sk}};
+	struct rds_conn_outgoing out = {.hdr = {.dport = 5}, .u = {.dport = 5, .sk = fake.sk, .sock = sock}};
 
 	rds_sock_snd_add(fake.sk, 0);
 	rds_lock(&lasting_conn->tx);
@@ -88,20 +88,66 @@ static void lasting_sends(uint64_t seq)
 	rds_unlock(&lasting_conn->tx);
 }
 
-static void lasting_ends(void *arg)
+static void lasting_begins(void *arg)
 {
-	struct fake_ep *e = ep_new(lasting_conn), *again = ep_new(lasting_conn);
+	struct fake_ep *e = ep_new(lasting_conn);
 
-	e->head.t = again->head.t = arg;
-	lasting_conn->t = arg;
+	e->head.t = lasting_conn->t = arg;
 	lasting_conn->pending = (struct rds_ep *)e;
 	rds_conn_up(lasting_conn, lasting_conn->pending, (struct rds_received){0});
-	lasting_sends(1);
-	rds_conn_drop(lasting_conn, (struct rds_ep *)e, -ECONNRESET, false);
+}
+
+static void lasting_ends(void *arg)
+{
+	struct fake_ep *again = ep_new(lasting_conn);
+
+	again->head.t = arg;
+	lasting_begins(arg);
+	lasting_sends(1, 0);
+	rds_conn_drop(lasting_conn, lasting_conn->ep, -ECONNRESET, false);
 	lasting_conn->pending = (struct rds_ep *)again;
 	rds_conn_up(lasting_conn, lasting_conn->pending, (struct rds_received){.acked = 0, .all = 1});
-	lasting_sends(2);
+	lasting_sends(2, 0);
 	rds_conn_drop(lasting_conn, (struct rds_ep *)again, -EPIPE, true);
+}
+
+static void lasting_is_gone(void *arg)
+{
+	(void)arg;
+	rds_conn_drop(lasting_conn, lasting_conn->ep, -EPIPE, true);
+}
+
+/* To a process of this host, from our socket's address to the same. */
+static void lasting_make(struct rds_procid peer, uint32_t slot)
+{
+	struct rds_conn_id id = {
+		.laddr = fake.sk->laddr.ip, .faddr = fake.sk->laddr.ip, .peer = peer, .peer_slot = slot};
+	int err;
+
+	rds_lock(&rds_lock_control);
+	lasting_conn = rds_conn_get_locked(RDS_CONN_PEER, &id, &err);
+	rds_unlock(&rds_lock_control);
+	ck_assert_ptr_nonnull(lasting_conn);
+}
+
+static unsigned queued(void)
+{
+	const struct rds_conn *conn;
+	unsigned n = 0;
+
+	rds_lock(&rds_lock_control);
+	for (conn = rds_conn_list; conn; conn = conn->next)
+		n += conn->queue_len;
+	rds_unlock(&rds_lock_control);
+	return n;
+}
+
+static struct registry_owner owner_of(uint16_t port)
+{
+	struct registry_owner own;
+
+	ck_assert_int_eq(registry_lookup(rds_node_registry, &fake.sk->laddr.ip, port, 0, &own), 0);
+	return own;
 }
 
 /*
@@ -112,26 +158,54 @@ START_TEST(test_received_is_not_rerouted)
 {
 	struct rds_transport_ops ops = *fake.t.ops;
 	struct rds_transport lasting = {.ops = &ops, .up = fake.t.up};
-	struct registry_owner own;
-	struct rds_conn_id id = {.laddr = fake.sk->laddr.ip, .faddr = fake.sk->laddr.ip};
-	const struct rds_conn *conn;
-	unsigned n = 0;
-	int err;
+	const struct registry_owner own = owner_of(5);
 
 	ops.caps = RDS_TCAP_SURVIVES;
-	ck_assert_int_eq(registry_lookup(rds_node_registry, &id.faddr, 5, 0, &own), 0);
-	id.peer = own.procid;
-	id.peer_slot = own.proc;
-	rds_lock(&rds_lock_control);
-	lasting_conn = rds_conn_get_locked(RDS_CONN_PEER, &id, &err);
-	rds_unlock(&rds_lock_control);
-	ck_assert_ptr_nonnull(lasting_conn);
+	lasting_make(own.procid, own.proc);
 	in_helper(lasting_ends, &lasting);
-	rds_lock(&rds_lock_control);
-	for (conn = rds_conn_list; conn; conn = conn->next)
-		n += conn->queue_len;
-	rds_unlock(&rds_lock_control);
-	ck_assert_uint_eq(n, 1);
+	ck_assert_uint_eq(queued(), 1);
+	other_ends();
+}
+END_TEST
+
+static struct rds_conn *way_to(uint16_t port)
+{
+	const struct rds_addr dst = {.ip = fake.sk->laddr.ip, .port = port};
+	struct rds_conn *conn;
+	uint32_t sock;
+
+	ck_assert_int_eq(rds_route_find(fake.sk, &dst, &conn, &sock), 0);
+	ck_assert_uint_eq(sock, (uint32_t)(owner_of(port).order + 1));
+	return conn;
+}
+
+/*
+ * A process that accepts nothing has a message for a socket of port 5 that is closed.  The port has
+ * another socket now, which has changed its owner.  Messages for that socket do not go behind the
+ * old one, only behind messages for the same socket.  When the process ends, these alone follow.
+ */
+START_TEST(test_closed_draws_nothing)
+{
+	struct rds_transport_ops ops = *fake.t.ops;
+	struct rds_transport lasting = {.ops = &ops, .up = fake.t.up};
+	const struct registry_owner own = owner_of(5);
+	const uint32_t sock = (uint32_t)(own.order + 1);
+	struct rds_conn *conn;
+
+	ops.caps = RDS_TCAP_SURVIVES;
+	reg_store(&reg_sock_at(reg_view_current(rds_node_registry), own.sock + 1)->moved, 1);
+	lasting_make((struct rds_procid){.b = {88}}, own.proc);
+	in_helper(lasting_begins, &lasting);
+	lasting_sends(1, sock - 1);
+	conn = way_to(5);
+	ck_assert_ptr_ne(conn, lasting_conn);
+	ck_assert_mem_eq(&conn->id.peer, &own.procid, sizeof(own.procid));
+	lasting_sends(2, sock);
+	ck_assert_ptr_eq(way_to(5), lasting_conn);
+	in_helper(lasting_is_gone, NULL);
+	ck_assert_ptr_eq(way_to(5), conn);
+	ck_assert_uint_eq(queued(), 1);
+	ck_assert_uint_eq(conn->queue_len, 1);
 	other_ends();
 }
 END_TEST
@@ -580,6 +654,7 @@ int main(void)
 	tcase_add_test(tc, test_tells_and_takes_nothing);
 	tc = suite_case(s, "back", setup_with_another, NULL, 60);
 	tcase_add_test(tc, test_received_is_not_rerouted);
+	tcase_add_test(tc, test_closed_draws_nothing);
 	tcase_add_test(tc, test_sends_back);
 	tcase_add_test(tc, test_sends_and_takes_nothing);
 	tcase_add_test(tc, test_many_refused);
