@@ -33,18 +33,29 @@ _Static_assert(RDS_SOCK_MESSAGE_COST >= sizeof(struct rds_queue_item), "as socke
 
 /* ---- sent, not acknowledged ---- */
 
+/*
+ * What is over stays behind a message that waits for an answer.  If that is half of the ring, there
+ * is room without it.
+ */
 static int unacked_grow(struct rds_conn *conn)
 {
-	unsigned cap = conn->cap ? conn->cap * 2 : UNACKED_START, i;
-	struct rds_queue_unacked *a = malloc(cap * sizeof(*a));
+	unsigned cap = conn->cap ? conn->cap * 2 : UNACKED_START, i, n = 0;
+	struct rds_queue_unacked *a;
 
+	for (i = 0; i < conn->count; i++)
+		n += rds_queue_unacked_at(conn, i)->cancelled;
+	if (n && n >= conn->count / 2)
+		cap = conn->cap;
+	a = malloc(cap * sizeof(*a));
 	if (!a)
 		return -ENOMEM;
-	for (i = 0; i < conn->count; i++)
-		a[i] = *rds_queue_unacked_at(conn, i);
+	for (i = n = 0; i < conn->count; i++)
+		if (!rds_queue_unacked_at(conn, i)->cancelled)
+			a[n++] = *rds_queue_unacked_at(conn, i);
 	free(conn->unacked);
 	conn->unacked = a;
 	conn->cap = cap;
+	conn->count = n;
 	conn->head = 0;
 	return 0;
 }
@@ -135,15 +146,30 @@ static void queue_release_run(struct rds_conn *conn, uint64_t acked)
 		rds_sock_snd_sub(sk, n, bytes);
 }
 
+static unsigned unacked_first_after(const struct rds_conn *conn, uint64_t seq)
+{
+	unsigned from = 0, to = conn->count, mid;
+
+	while (from < to) {
+		mid = from + (to - from) / 2;
+		if (rds_queue_unacked_at(conn, mid)->seq > seq)
+			to = mid;
+		else
+			from = mid + 1;
+	}
+	return from;
+}
+
 /*
  * The first message waits for an answer.  Messages behind it are over, except those that are
- * reported with operations: their reports keep the order.
+ * reported with operations: their reports keep the order.  Each is looked at once: not again those
+ * up to `before`, which was acknowledged earlier.
  */
-static void queue_release_behind(struct rds_conn *conn, uint64_t acked)
+static void queue_release_behind(struct rds_conn *conn, uint64_t before, uint64_t acked)
 {
-	unsigned i;
+	unsigned i = unacked_first_after(conn, before);
 
-	for (i = 1; i < conn->count; i++) {
+	for (i += !i; i < conn->count; i++) {
 		struct rds_queue_unacked *u = rds_queue_unacked_at(conn, i);
 
 		if (u->seq > acked)
@@ -180,7 +206,7 @@ uint64_t rds_queue_sent(struct rds_conn *conn)
 
 void rds_queue_reap(struct rds_conn *conn)
 {
-	uint64_t acked;
+	uint64_t acked, before = conn->acked;
 
 	conn->since_reap = 0;
 	if (conn->st_queued) {
@@ -195,12 +221,12 @@ void rds_queue_reap(struct rds_conn *conn)
 		conn_distrust_ack(conn, acked);
 		return;
 	}
-	if (acked > conn->acked)
+	if (acked > before)
 		conn->acked = acked;
 	while (queue_first_over(conn, acked))
 		queue_release_run(conn, acked);
 	if (unlikely(conn->count && conn->unacked[conn->head].seq <= acked))
-		queue_release_behind(conn, acked);
+		queue_release_behind(conn, before, acked);
 }
 
 /* ---- waiting ---- */

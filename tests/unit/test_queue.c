@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/conn/outgoing.h"
+#include "engine/conn/client.h"
 #include "tests/unit/suite.h"
 
 /* ---- memory that runs out ---- */
@@ -369,6 +369,43 @@ START_TEST(test_full_looks)
 }
 END_TEST
 
+static bool waits_for_answer(const struct rds_queue_unacked *u)
+{
+	return u->seq == 1;
+}
+
+/*
+ * The peer has acknowledged the first message, but has not answered its operation.  What comes
+ * behind it is looked at once, and takes no memory when it is over.
+ */
+START_TEST(test_unanswered)
+{
+	bool (*was)(const struct rds_queue_unacked *u) = rds_conn_client.report_unanswered;
+	unsigned i;
+
+	rds_conn_client.report_unanswered = waits_for_answer;
+	state(RDS_CONN_UP);
+	give(3);
+	rds_queue_unacked_at(&conn, 0)->report = RDS_REPORT_END;
+	rds_queue_unacked_at(&conn, 1)->report = RDS_REPORT_END;
+	rds_queue_unacked_at(&conn, 1)->once = true; /* its end is told behind the first one's */
+	for (acked = i = 3; i < 10000; acked = ++i) {
+		rds_queue_reap(&conn);
+		ck_assert(!rds_queue_unacked_at(&conn, 1)->cancelled);
+		rds_queue_unacked_at(&conn, 1)->once = false; /* so another look would be seen */
+		nsent = 0;
+		give(1);
+	}
+	ck_assert_uint_le(conn.cap, 64);
+	ck_assert_uint_eq(rds_queue_unacked_at(&conn, 0)->seq, 1);
+	ck_assert_uint_eq(rds_queue_unacked_at(&conn, 1)->seq, 2);
+	rds_queue_unacked_at(&conn, 0)->report = rds_queue_unacked_at(&conn, 1)->report = 0;
+	rds_queue_reap(&conn);
+	ck_assert_uint_eq(conn.count, 0);
+	rds_conn_client.report_unanswered = was;
+}
+END_TEST
+
 /*
  * What was not worth a wake-up at once is asked for before anybody sleeps, and after looks in vain;
  * once.
@@ -418,6 +455,7 @@ int main(void)
 	tcase_add_checked_fixture(a, setup, teardown);
 	tcase_add_test(a, test_acks_are_believed);
 	tcase_add_loop_test(a, test_acks_beyond_what_was_sent, 0, 2);
+	tcase_add_test(a, test_unanswered);
 	tcase_add_test(a, test_acks_of_what_waits);
 	tcase_add_test(a, test_ack_comes_before_send_returns);
 	tcase_add_loop_test(a, test_acks_when_it_comes_up, 0, 2);
