@@ -236,7 +236,8 @@ struct rds_conn_outgoing {
 	const struct iovec *iov;
 	size_t len;
 	struct rds_queue_unacked u;
-	const struct rds_sock_dst *to; /* a socket's message; NULL: of no socket */
+	/* a socket's message, u.sock is to->sock; NULL: of no socket */
+	const struct rds_sock_dst *to;
 	struct rds_op *ops; /* the operations that it goes with, sent before it */
 	bool answer;	    /* counted in answer_bytes if it is queued */
 	/* without room in the endpoint: -EAGAIN instead of a copy in the queue */

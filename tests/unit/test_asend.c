@@ -152,8 +152,8 @@ static struct rds_queue_unacked with_operation(uint64_t token)
 }
 
 /*
- * The socket goes to another process.  What cannot be known there is reported now, and not again, in
- * the order of sending.
+ * The socket goes to another process.  What cannot be known there is reported now, in the order of
+ * sending, and not again.
  */
 START_TEST(left)
 {

@@ -116,7 +116,7 @@ static void waits_for(const struct rds_sock_dst *to)
 {
 	struct iovec iov = {.iov_base = (char[]){"old"}, .iov_len = 3};
 	struct rds_conn_outgoing out = {.hdr = {.len = 3, .sport = 7, .dport = PORT},
-					.u = {.sk = &sender, .len = 3, .dport = PORT},
+					.u = {.sk = &sender, .len = 3, .dport = PORT, .sock = to ? to->sock : 0},
 					.iov = &iov,
 					.len = 3,
 					.to = to};
@@ -180,7 +180,7 @@ END_TEST
 START_TEST(test_gone_meanwhile)
 {
 	struct rds_sock_dst to = {.bind_gen = registry_generation(rds_node_registry),
-				  .sock = registry_sock_order(rds_node_registry, old.reg_idx) + 1};
+				  .sock = (uint32_t)registry_sock_order(rds_node_registry, old.reg_idx) + 1};
 
 	if (!_i)
 		rebind();

@@ -127,6 +127,7 @@ static void sock_setup(struct rds_sock *s, uint16_t port)
 	atomic_store(&s->ref, 100);
 	s->had_ops = true;
 	s->set_laddr.port = port;
+	s->report_tail = &s->reports;
 }
 
 static void setup(void)
