@@ -57,6 +57,29 @@ static int bind_local_transport(int preset, const struct rds_addr *addr)
 	return ret < 0 && rds_transport_set.prefer_remote ? -EADDRNOTAVAIL : RDS_TRANS_TCP;
 }
 
+static void log_not_local(const struct rds_addr *addr)
+{
+	char a[RDS_ADDR_STRLEN];
+
+	rds_ip_str(&addr->ip, a);
+	rds_info("bind: %s is no address of this host", a);
+}
+
+static void log_port_taken(const struct rds_addr *addr)
+{
+	struct registry_owner own;
+	char a[RDS_ADDR_STRLEN];
+
+	/* the port may be free by now */
+	if (registry_lookup_nowait(rds_node_registry, &addr->ip, addr->port, addr->scope, &own))
+		return;
+	rds_ip_str(&addr->ip, a);
+	if (own.proc == REGISTRY_NOBODY)
+		rds_info("bind: port %u of %s is in use by a shared socket that no process owns now", addr->port, a);
+	else
+		rds_info("bind: port %u of %s is in use by process %d", addr->port, a, own.pid);
+}
+
 /*
  * Which transport carries the address, as programs see it (SO_RDS_TRANSPORT): IB if a device is
  * there, TCP for all other addresses except loopback.  As in the kernel, a socket may ask for TCP
@@ -73,6 +96,8 @@ static int bind_transport(const struct rds_sock *sk, const struct rds_addr *addr
 	if (preset == RDS_TRANS_IB && rds_ip_is_loopback(&addr->ip))
 		return -ENOPROTOOPT;
 	ret = rds_node_addr_is_local(&addr->ip, addr->scope);
+	if (ret == -EADDRNOTAVAIL)
+		log_not_local(addr);
 	if (ret == -EADDRNOTAVAIL && preset != RDS_TRANS_NONE)
 		ret = -ENOPROTOOPT;
 	if (ret < 0)
@@ -146,6 +171,8 @@ int rds_call_bind_once(struct rds_sock *sk, const struct sockaddr *sa, int addrl
 	ret = bind_port(sk, &addr, transport);
 	if (ret == -EBUSY && last)
 		ret = -EADDRINUSE;
+	if (ret == -EADDRINUSE)
+		log_port_taken(&addr);
 	/* resets also a transport that the program had chosen, as the kernel does */
 	if (ret < 0 && ret != -EBUSY)
 		RDS_SOCK_SET(sk, transport, RDS_TRANS_NONE);

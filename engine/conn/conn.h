@@ -285,7 +285,9 @@ static inline bool rds_route_may_come(const struct rds_conn *conn)
 {
 	return (conn->far || conn->handoff_pending) && !atomic_load(&conn->silent);
 }
-void rds_conn_log_state(const struct rds_conn *conn, bool worth, const char *what, const char *why);
+/* The peer's process number; 0: it is on another host, or the registry has it no more. */
+pid_t rds_conn_peer_pid(const struct rds_conn *conn);
+void rds_conn_log_state(const struct rds_conn *conn, pid_t pid, bool worth, const char *what, const char *why);
 void rds_conn_reclaim(void);	 /* ended connections become reusable; no event pending */
 void rds_conn_forget_dead(void); /* forked child */
 /* The transport that made the endpoint; the connection may have another one by now. */

@@ -447,7 +447,7 @@ void rds_conn_up(struct rds_conn *conn, struct rds_ep *ep, struct rds_received t
 	rds_unlock(&conn->tx);
 	rds_unlock(&rds_lock_control);
 	rds_conn_history_reached(conn);
-	rds_conn_log_state(conn, true, "is up", again ? "again" : "for the first time");
+	rds_conn_log_state(conn, rds_conn_peer_pid(conn), true, "is up", again ? "again" : "for the first time");
 	rx_lock();
 	conn->want_push = true;
 	/* flush: senders may have gone to sleep while there was no endpoint to ask */

@@ -23,17 +23,30 @@ static struct rds_conn *conn_graveyard; /* control */
  */
 static struct rds_port_set ports_asked, ports_rerouted;
 
-/* Logs what the kernel's RDS prints of its connections; failed attempts only for debugging. */
-void rds_conn_log_state(const struct rds_conn *conn, bool worth, const char *what, const char *why)
+/*
+ * Logs what the kernel's RDS prints of its connections, and over which transport and to which
+ * process; failed attempts only for debugging.
+ */
+void rds_conn_log_state(const struct rds_conn *conn, pid_t pid, bool worth, const char *what, const char *why)
 {
-	char a[RDS_ADDR_STRLEN], b[RDS_ADDR_STRLEN];
+	char a[RDS_ADDR_STRLEN], b[RDS_ADDR_STRLEN], peer[32] = "";
+	const char *over = conn->t->ops->name;
 
 	rds_ip_str(&conn->id.laddr, a);
 	rds_ip_str(&conn->id.faddr, b);
+	if (pid)
+		snprintf(peer, sizeof(peer), ", process %d", (int)pid);
 	if (worth)
-		rds_info("connection %s to %s, tos %u, %s: %s", a, b, conn->id.tos, what, why);
+		rds_info("connection %s to %s, tos %u, over %s%s, %s: %s", a, b, conn->id.tos, over, peer, what, why);
 	else
-		rds_debug("connection %s to %s, tos %u, %s: %s", a, b, conn->id.tos, what, why);
+		rds_debug("connection %s to %s, tos %u, over %s%s, %s: %s", a, b, conn->id.tos, over, peer, what, why);
+}
+
+pid_t rds_conn_peer_pid(const struct rds_conn *conn)
+{
+	if (conn->id.peer_slot == RDS_SLOT_REMOTE)
+		return 0;
+	return registry_proc_pid(rds_node_registry, conn->id.peer_slot, &conn->id.peer);
 }
 
 static void conn_bury(struct rds_conn *conn)
@@ -284,6 +297,7 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 	struct rds_queue_item *unsent = NULL;
 	struct rds_ep *stale = NULL;
 	uint64_t congested = 0;
+	pid_t pid = rds_conn_peer_pid(conn); /* the registry may forget it below */
 	bool was_up, ending;
 
 	/*
@@ -327,7 +341,7 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 		conn_end_refusals(conn);
 	if (stale)
 		rds_transport_ep_ops(stale)->keep(stale, false);
-	rds_conn_log_state(conn, was_up, was_up ? "is down" : "did not come up",
+	rds_conn_log_state(conn, pid, was_up, was_up ? "is down" : "did not come up",
 			   peer_gone ? "the peer process has ended" : strerror(-why));
 	if (peer_gone)
 		conn_release_waiters(congested);

@@ -326,6 +326,19 @@ uint16_t registry_proc_cm_port(struct registry *reg, uint32_t slot, const struct
 	return reg_proc_is(reg, reg_view_current(reg), slot, idw) ? (uint16_t)port : 0;
 }
 
+pid_t registry_proc_pid(struct registry *reg, uint32_t slot, const struct rds_procid *id)
+{
+	uint64_t idw[2];
+	pid_t pid;
+
+	memcpy(idw, id, sizeof(idw));
+	if (!reg_proc_is(reg, reg_view_current(reg), slot, idw))
+		return 0;
+	pid = reg_load(&reg->f->proc[slot].pid);
+	/* As in registry_proc_cm_port(). */
+	return reg_proc_is(reg, reg_view_current(reg), slot, idw) ? pid : 0;
+}
+
 bool registry_proc_pid_is(struct registry *reg, uint32_t slot, const struct rds_procid *id, pid_t pid)
 {
 	int holder;

@@ -213,6 +213,8 @@ bool registry_proc_find(struct registry *reg, const struct rds_procid *id, uint3
 void registry_set_cm_port(struct registry *reg, uint16_t port);
 /* That port of another process; 0 also if the slot is not that process's. Lock-free. */
 uint16_t registry_proc_cm_port(struct registry *reg, uint32_t slot, const struct rds_procid *id);
+/* Its process number, for log lines; 0: the slot is not that process's. Lock-free. */
+pid_t registry_proc_pid(struct registry *reg, uint32_t slot, const struct rds_procid *id);
 /*
  * Is that process also the process `pid`, which holds the slot's lock according to the kernel? True
  * also if the pid is of a namespace that we do not see.

@@ -117,7 +117,8 @@ static void use(struct registry *reg)
 
 	for (int i = 0; i < 25; i++) {
 		if (registry_lookup(reg, &addr, (uint16_t)(4000 + i), 0, &o) == 0)
-			registry_proc_cm_port(reg, o.proc, &o.procid), registry_proc_alive(reg, o.proc, &o.procid);
+			registry_proc_cm_port(reg, o.proc, &o.procid), registry_proc_pid(reg, o.proc, &o.procid),
+				registry_proc_alive(reg, o.proc, &o.procid);
 	}
 	for (int i = 0; i < 4; i++) {
 		if (registry_sock_add(reg, 1, 1, 1, &idx[i]))

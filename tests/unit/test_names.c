@@ -5,7 +5,9 @@
  */
 #include <arpa/inet.h>
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -199,6 +201,29 @@ START_TEST(bind_once)
 	ck_assert_ptr_null(rds_sock_bound_find(&sk->laddr.ip, 4002, 0));
 	ck_assert_ptr_null(rds_sock_bound_find(&sk->laddr.ip, 4001, 1));
 	rx_unlock();
+}
+END_TEST
+
+/* A failed bind says at level info what is in its way. */
+START_TEST(bind_says_why)
+{
+	char said[1024] = "", line[100];
+	FILE *lines = tmpfile();
+	int fd;
+	struct rds_sock *b = sock_make(&fd);
+
+	ck_assert_ptr_nonnull(lines);
+	ck_assert_int_eq(dup2(fileno(lines), 2), 2);
+	rds_log_setup(RDS_LOG_INFO, NULL);
+	ck_assert_int_eq(bind4(sk, "127.0.0.1", 4003), 0);
+	ck_assert_int_eq(bind4(b, "127.0.0.1", 4003), -EADDRINUSE);
+	ck_assert_int_eq(bind4(b, "192.0.2.1", 4003), -EADDRNOTAVAIL);
+	ck_assert_int_gt(pread(fileno(lines), said, sizeof(said) - 1, 0), 0);
+	snprintf(line, sizeof(line), "bind: port 4003 of 127.0.0.1 is in use by process %d\n", (int)getpid());
+	ck_assert_msg(strstr(said, line), "%s", said);
+	ck_assert_msg(strstr(said, "bind: 192.0.2.1 is no address of this host\n"), "%s", said);
+	sock_end(b, fd);
+	fclose(lines);
 }
 END_TEST
 
@@ -396,6 +421,7 @@ int main(void)
 	tcase_add_test(tc, bind_probe_port_resets_transport);
 	tcase_add_test(tc, bind_once);
 	tcase_add_test(tc, bind_is_unique);
+	tcase_add_test(tc, bind_says_why);
 	tcase_add_test(tc, bind_port_zero);
 	tcase_add_test(tc, bind_transport_choice);
 	tcase_add_test(tc, bind_two_threads);
