@@ -372,9 +372,8 @@ static void warn_out_of_reach(const struct rds_addr *dst)
 	if (rds_transport_set.alone)
 		rds_warn("messages to %s wait for ever: RDS_PRELOAD_TRANSPORT=loop reaches this process only", a);
 	else
-		rds_warn("messages to %s wait until that is an address of this host: other hosts are reached only from "
-			 "an "
-			 "address on an RDMA device (rdma link shows them); bind the socket to one%s",
+		rds_warn("%s is no address of this host: messages to it wait, and end with their socket; other hosts are "
+			 "reached only from an address on an RDMA device (rdma link shows them); bind the socket to one%s",
 			 a,
 			 rds_transport_set.remote
 				 ? ""

@@ -195,7 +195,8 @@ void reg_table_rebuild(struct registry *reg)
 	for (uint32_t link = reg_usable(reg->at); link; link--)
 		table_rebuild_entry(reg, link);
 	reg_bindings_end(reg);
-	rds_debug("registry: %s was rebuilt from its entries", reg->path);
+	rds_debug("registry: the tables of %s were made anew from its entries%s", reg->path,
+		  reg->suspicious ? ", as the first process always does" : "");
 }
 
 uint16_t reg_table_unused_port(struct reg_view *v, struct reg_key key, uint16_t start)

@@ -243,7 +243,7 @@ static void option_describe(const struct option *o, char *buf, size_t size)
 		snprintf(buf, size, "a number from %lld to %lld", (long long)o->min, (long long)o->max);
 		break;
 	case SIZE:
-		snprintf(buf, size, "bytes (also K, M, G) from %lld to %lld", (long long)o->min, (long long)o->max);
+		snprintf(buf, size, "a size from %lld to %lld bytes (K, M, G allowed)", (long long)o->min, (long long)o->max);
 		break;
 	case POW2:
 		snprintf(buf, size, "a power of two from %lldM to %lldM", (long long)o->min >> 20,
@@ -461,6 +461,7 @@ void rds_options_print(FILE *out)
 	rds_options();
 	for (unsigned i = 0; i < OPTIONS; i++) {
 		const struct option *o = &table[i];
+		const char *dflt = *o->dflt ? o->dflt : "none";
 		char want[96];
 
 		fprintf(out, PREFIX "%s=", o->name);
@@ -468,8 +469,8 @@ void rds_options_print(FILE *out)
 		fprintf(out, "  (%s)\n", from_env[i] ? "environment" : "default");
 		option_describe(o, want, sizeof(want));
 		if (o->kind == STR)
-			fprintf(out, "    %s; default %s\n", o->help, o->dflt);
+			fprintf(out, "    %s; default %s\n", o->help, dflt);
 		else
-			fprintf(out, "    %s; %s, default %s\n", o->help, want, *o->dflt ? o->dflt : "none");
+			fprintf(out, "    %s; %s, default %s\n", o->help, want, dflt);
 	}
 }

@@ -181,6 +181,8 @@ START_TEST(value_ok)
 	}
 	ck_assert(!rds_options_value_ok("RDS_PRELOAD_LOG", "", want, sizeof(want)));
 	ck_assert(rds_options_value_ok("RDS_PRELOAD_LOG", "debug", want, sizeof(want)));
+	ck_assert(!rds_options_value_ok("RDS_PRELOAD_WMEM_DEFAULT", "100", want, sizeof(want)));
+	ck_assert_str_eq(want, "a size from 4608 to 1073741823 bytes (K, M, G allowed)");
 	ck_assert(rds_options_value_ok("RDS_PRELOAD_SPIN_US", "17", want, sizeof(want)));
 	ck_assert_str_eq(want, "a number from -1 to 1000000");
 	ck_assert_int_eq(rds_options()->spin_us, -1);
@@ -355,6 +357,7 @@ START_TEST(table_shown)
 	ck_assert_ptr_nonnull(strstr(shown, "RDS_PRELOAD_SHM_RING=4194304  (default)\n"));
 	ck_assert_ptr_nonnull(strstr(shown, "RDS_PRELOAD_LOG_FILE=  (default)\n"));
 	ck_assert_ptr_nonnull(strstr(shown, "RDS_PRELOAD_PING_ENABLE=1  (default)\n"));
+	ck_assert_ptr_nonnull(strstr(shown, "seed=1,disconnect=1000; default none\n"));
 }
 END_TEST
 
