@@ -73,6 +73,7 @@ static int unsent_put_one(const struct rds_queue_item *q, int fd, off_t *size)
 	m.to = q->handoff.to;
 	m.tos = q->handoff.tos;
 	m.len = q->hdr.len;
+	m.sock = q->u.sock;
 	m.told = q->u.report;
 	if (q->u.report & RDS_REPORT_ZCOPY)
 		m.zcookie = q->u.zcookie;
@@ -119,6 +120,7 @@ static struct rds_queue_item *unsent_make_queued(const struct rds_share_unsent *
 	if (!q)
 		return NULL;
 	q->handoff = (struct rds_queue_handoff){.to = m->to, .token = m->token, .tos = m->tos, .notify = m->notify};
+	q->u.sock = m->sock;
 	q->u.report = m->told;
 	q->u.len = q->hdr.len = m->len;
 	q->u.dport = q->hdr.dport = m->to.port;

@@ -54,7 +54,7 @@
 #include "engine/wire/addr.h"
 
 #define RDS_SHARE_MAGIC 0x48534452u /* "RDSH" */
-#define RDS_SHARE_VERSION 9
+#define RDS_SHARE_VERSION 10
 /* bytes of a message in a packet; a longer message is sent in a memfd */
 #define RDS_SHARE_INLINE 65536u
 #define RDS_SHARE_CONTROL 20480u       /* of control messages: the kernel's optmem_max */
@@ -129,7 +129,7 @@ struct rds_share_state {
 	uint64_t barrier_id; /* the last one that was given out */
 	struct rds_sock_state sock;
 };
-_Static_assert(RDS_SOCK_STATE_ROWS == 30 && sizeof(struct rds_share_state) == 176 && RDS_SHARE_VERSION == 9,
+_Static_assert(RDS_SOCK_STATE_ROWS == 30 && sizeof(struct rds_share_state) == 176 && RDS_SHARE_VERSION == 10,
 	       "another state: raise the version, and say here of what it is");
 
 /*
@@ -159,7 +159,8 @@ struct rds_share_unsent {
 	uint8_t told;	    /* RDS_REPORT_*: reported with the numbers that follow */
 	uint8_t notify;	    /* its end is reported also if it succeeded */
 	uint8_t has_cookie; /* its receiver gets the cookie of a region */
-	uint32_t zcookie, reserved;
+	uint32_t zcookie;
+	uint32_t sock; /* the registry's number of the socket that it is for; 0: of any */
 	uint64_t token, cookie;
 };
 

@@ -49,7 +49,8 @@ static void ck_refused(uint32_t n)
 
 START_TEST(test_whole)
 {
-	struct rds_share_unsent m = {.to.port = 7, .len = 10, .tos = 3, .told = RDS_REPORT_ZCOPY, .zcookie = 5};
+	struct rds_share_unsent m = {
+		.to.port = 7, .len = 10, .tos = 3, .told = RDS_REPORT_ZCOPY, .zcookie = 5, .sock = 90};
 	int fd = memfd_create("along", MFD_CLOEXEC);
 	struct rds_queue_item *q;
 	off_t size = 0;
@@ -70,6 +71,7 @@ START_TEST(test_whole)
 	ck_assert_uint_eq(q->u.dport, 7);
 	ck_assert_uint_eq(q->hdr.len, 10);
 	ck_assert_uint_eq(q->u.zcookie, 5);
+	ck_assert_uint_eq(q->u.sock, 90);
 	ck_assert_uint_eq(q->next->hdr.ext_rkey, 0x1234);
 	ck_assert_uint_eq(q->next->handoff.token, 77);
 	ck_assert_ptr_null(q->next->next);
