@@ -268,6 +268,8 @@ RDS_READS_GARBAGE long syscall(long number, ...)
 	va_end(ap);
 	if (unlikely(number == SYS_pidfd_getfd))
 		return fd_received(libc_raw_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]));
+	if (unlikely(number == SYS_close_range))
+		return close_range((unsigned)a[0], (unsigned)a[1], (int)a[2]);
 	if (unlikely(number == SYS_unshare))
 		return unshare((int)a[0]);
 	if (unlikely(number == SYS_setns))
