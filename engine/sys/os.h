@@ -46,6 +46,13 @@ struct rds_os_sleep {
  */
 extern struct rds_os_sleep rds_os_sleep;
 
+/*
+ * libc's clock_gettime(), also where another object has replaced that name, as libfaketime does:
+ * timers and sleeps are the kernel's, so the time must be, too. Before the constructor it is the
+ * system call.
+ */
+extern int (*rds_os_clock)(clockid_t clock, struct timespec *ts);
+
 /* Any system call that has no function below. Returns -errno; does not use libc's syscall(). */
 long os_syscall(long nr, long a, long b, long c, long d, long e, long f);
 
@@ -179,7 +186,7 @@ static inline uint64_t os_now_coarse_ns(void)
 {
 	struct timespec ts;
 
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
+	rds_os_clock(CLOCK_MONOTONIC_COARSE, &ts);
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 /* A signal may end it early. */
@@ -198,7 +205,7 @@ static inline int64_t os_wall_seconds(void)
 {
 	struct timespec ts;
 
-	clock_gettime(CLOCK_REALTIME_COARSE, &ts);
+	rds_os_clock(CLOCK_REALTIME_COARSE, &ts);
 	return (int64_t)ts.tv_sec;
 }
 /* SIOCINQ: bytes that can be read; SIOCOUTQ: bytes that the peer has not read.  0 if unknown. */

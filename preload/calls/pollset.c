@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "engine/sys/cleanup.h"
+#include "engine/sys/os.h"
 
 #define NSEC INT64_C(1000000000)
 #define LOOK_AT_KERNEL_EVERY 8 /* rounds of spinning */
@@ -23,10 +24,7 @@
 
 static int64_t deadline_now_ns(void)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * NSEC + ts.tv_nsec;
+	return (int64_t)os_now_ns();
 }
 
 static void deadline_in(struct deadline *d, int64_t sec, int64_t nsec)

@@ -10,6 +10,8 @@
 
 #include <string.h>
 
+#include "engine/sys/os.h"
+
 static ssize_t recv_blocking(struct rds_sock *sk, int fd, struct msghdr *msg, int flags)
 {
 	rds_fds_hold(sk);
@@ -170,14 +172,6 @@ ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 
 /* ---- recvmmsg ---- */
 
-static int64_t mmsg_now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * INT64_C(1000000000) + ts.tv_nsec;
-}
-
 /* Absolute end of *timeout. A time that the clock cannot count means never. */
 static int mmsg_end(const struct timespec *timeout, int64_t *end)
 {
@@ -188,7 +182,7 @@ static int mmsg_end(const struct timespec *timeout, int64_t *end)
 	if (timeout->tv_sec >= INT64_MAX / 2000000000)
 		*end = INT64_MAX;
 	else
-		*end = mmsg_now() + timeout->tv_sec * INT64_C(1000000000) + timeout->tv_nsec;
+		*end = (int64_t)os_now_ns() + timeout->tv_sec * INT64_C(1000000000) + timeout->tv_nsec;
 	return 0;
 }
 
@@ -197,7 +191,7 @@ static int mmsg_end(const struct timespec *timeout, int64_t *end)
  */
 static bool mmsg_time_up(struct timespec *timeout, int64_t end)
 {
-	int64_t left = end - mmsg_now();
+	int64_t left = end - (int64_t)os_now_ns();
 
 	if (left < 0)
 		left = 0;
