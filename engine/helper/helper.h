@@ -76,6 +76,9 @@ void rds_helper_kick_exported(int in, int out, int clock); /* helper */
 bool rds_helper_has_ended(void); /* the kernel no longer counts the thread */
 int rds_helper_restart(void);	 /* 0, or -errno: there is no helper from now on */
 
+/* schedule.c */
+void rds_helper_schedule_self(void); /* the calling thread is the helper */
+
 /* step_aside.c */
 void rds_aside_exported(int fd);  /* helper */
 bool rds_aside_stop_helper(void); /* helper, after a round.  True: the thread is to end now */

@@ -324,6 +324,7 @@ static void helper_close_all(void)
 static void helper_init_thread(void)
 {
 	rds_helper_is_self = true;
+	rds_helper_schedule_self();
 	atomic_store(&hp.thread, (int)os_syscall(SYS_gettid, 0, 0, 0, 0, 0, 0));
 	if (!hp.want_own)
 		os_library_begin(); /* for the life of the thread */
