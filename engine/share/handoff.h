@@ -36,10 +36,12 @@ int rds_handoff_peek(int standin, int fds[3]);
  */
 int rds_handoff_take_parked(int standin, bool has_lease, struct rds_handoff_packet *d, int fds[RDS_HANDOFF_FDS]);
 
-/* Writes at the end of a file, which is *at, and moves *at on: 0 or -errno. */
-int rds_handoff_append(int fd, off_t *at, const void *from, size_t len);
-/* Writes state, receive queue, unsent messages and notifications. sk is not changed. rx held. */
+/*
+ * Writes state, receive queue, unsent messages and notifications, as far as there is room for them.
+ * sk is not changed. rx held.
+ */
 int rds_handoff_write_state(struct rds_sock *sk, int fd, off_t *size);
+void rds_handoff_log_cut(const char *what, int err); /* there was no room for the rest of them */
 /* All but the counts of the records that follow the state in the file. */
 void rds_share_state_fill(const struct rds_sock *sk, struct rds_share_state *st);
 /*

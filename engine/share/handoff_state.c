@@ -20,22 +20,6 @@
 #include "engine/conn/incoming.h"
 #include "engine/rdma/rdma.h"
 
-int rds_handoff_append(int fd, off_t *at, const void *from, size_t len)
-{
-	const char *p = from;
-	ssize_t n;
-
-	while (len) {
-		n = os_pwrite(fd, p, len, *at);
-		if (n <= 0)
-			return n ? (int)n : -EIO;
-		p += n;
-		*at += n;
-		len -= (size_t)n;
-	}
-	return 0;
-}
-
 void rds_share_state_fill(const struct rds_sock *sk, struct rds_share_state *st)
 {
 	memset(st, 0, sizeof(*st));
@@ -47,12 +31,57 @@ void rds_share_state_fill(const struct rds_sock *sk, struct rds_share_state *st)
 	st->barrier_id = atomic_load_explicit(&sk->marks.last_id, memory_order_relaxed);
 }
 
-static int handoff_put_reports(const struct rds_sock *sk, int fd, off_t *size)
+void rds_handoff_log_cut(const char *what, int err)
+{
+	rds_error("%s of an RDS socket cannot be handed off with it, and are lost: %s%s", what, strerror(-err),
+		  err == -EFBIG ? "; raise the limit of file sizes (ulimit -f)" : "");
+}
+
+static int handoff_put_message(const struct rds_inc *inc, int fd, off_t *size)
+{
+	struct rds_share_message m;
+	int err;
+
+	memset(&m, 0, sizeof(m)); /* padding too: no other memory of ours leaves */
+	m.saddr = inc->saddr;
+	m.sport = inc->sport;
+	m.tos = inc->tos;
+	m.len = inc->len;
+	m.cookie = inc->cookie;
+	m.real_ns = inc->real_ns;
+	if (inc->trace_ns[0])
+		memcpy(m.trace_ns, inc->trace_ns, sizeof(m.trace_ns));
+	err = os_file_append(fd, size, &m, sizeof(m));
+	return err ? err : os_file_append(fd, size, inc->data, inc->len);
+}
+
+static uint32_t handoff_put_messages(const struct rds_sock *sk, int fd, off_t *size)
+{
+	const struct rds_inc *inc;
+	uint32_t n = 0;
+	off_t whole;
+	int err;
+
+	for (inc = sk->rx_head; inc; inc = inc->next, n++) {
+		whole = *size;
+		err = handoff_put_message(inc, fd, size);
+		if (!err)
+			continue;
+		*size = whole; /* the next record overwrites the partial one */
+		rds_handoff_log_cut("received messages", err);
+		break;
+	}
+	return n;
+}
+
+static uint32_t handoff_put_reports(const struct rds_sock *sk, int fd, off_t *size)
 {
 	const struct rds_op *op;
-	int err = 0;
+	uint32_t n = 0;
+	off_t whole;
+	int err;
 
-	for (op = sk->reports; op && !err; op = op->report_next) {
+	for (op = sk->reports; op; op = op->report_next, n++) {
 		struct rds_share_report r;
 
 		memset(&r, 0, sizeof(r));
@@ -62,48 +91,35 @@ static int handoff_put_reports(const struct rds_sock *sk, int fd, off_t *size)
 		r.short_form = op->short_notify;
 		r.blocks_sends = op->blocks_sends;
 		r.to = op->to;
-		err = rds_handoff_append(fd, size, &r, sizeof(r));
+		whole = *size;
+		err = os_file_append(fd, size, &r, sizeof(r));
+		if (!err)
+			continue;
+		*size = whole;
+		rds_handoff_log_cut("notifications", err);
+		break;
 	}
-	return err;
+	return n;
 }
 
+/*
+ * The counts are known at the end: what finds no room in the file (ulimit -f, memory) is lost, but
+ * not the socket with it.
+ */
 int rds_handoff_write_state(struct rds_sock *sk, int fd, off_t *size)
 {
 	struct rds_share_state st;
-	const struct rds_op *op;
-	struct rds_inc *inc;
 	off_t head = 0;
 	int err;
 
 	rds_share_state_fill(sk, &st);
-	for (inc = sk->rx_head; inc; inc = inc->next)
-		st.n_messages++;
-	for (op = sk->reports; op; op = op->report_next)
-		st.n_reports++;
-	err = rds_handoff_append(fd, size, &st, sizeof(st));
-	for (inc = sk->rx_head; inc && !err; inc = inc->next) {
-		struct rds_share_message m;
-
-		memset(&m, 0, sizeof(m)); /* padding too: no other memory of ours leaves */
-		m.saddr = inc->saddr;
-		m.sport = inc->sport;
-		m.tos = inc->tos;
-		m.len = inc->len;
-		m.cookie = inc->cookie;
-		m.real_ns = inc->real_ns;
-		if (inc->trace_ns[0])
-			memcpy(m.trace_ns, inc->trace_ns, sizeof(m.trace_ns));
-		err = rds_handoff_append(fd, size, &m, sizeof(m));
-		if (!err)
-			err = rds_handoff_append(fd, size, inc->data, inc->len);
-	}
-	if (!err)
-		st.n_unsent = rds_handoff_unsent_put(sk, fd, size);
-	if (!err)
-		err = handoff_put_reports(sk, fd, size);
-	if (!err && st.n_unsent)
-		err = rds_handoff_append(fd, &head, &st, sizeof(st));
-	return err;
+	err = os_file_append(fd, size, &st, sizeof(st));
+	if (err)
+		return err;
+	st.n_messages = handoff_put_messages(sk, fd, size);
+	st.n_unsent = rds_handoff_unsent_put(sk, fd, size);
+	st.n_reports = handoff_put_reports(sk, fd, size);
+	return os_file_append(fd, &head, &st, sizeof(st));
 }
 
 /* ---- the packet ---- */

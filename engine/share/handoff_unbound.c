@@ -77,7 +77,7 @@ static int unbound_write_lease(const struct rds_sock *sk)
 	if (fd < 0)
 		return fd;
 	rds_share_state_fill(sk, &lease.st[0]);
-	err = rds_handoff_append(fd, &at, &lease, sizeof(lease));
+	err = os_file_append(fd, &at, &lease, sizeof(lease));
 	if (!err)
 		err = os_fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 	if (err >= 0)

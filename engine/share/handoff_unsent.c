@@ -82,8 +82,8 @@ static int unsent_put_one(const struct rds_queue_item *q, int fd, off_t *size)
 	m.has_cookie = q->hdr.ext_type == RDS_EXTHDR_RDMA_DEST;
 	if (m.has_cookie)
 		m.cookie = rds_cookie(q->hdr.ext_rkey, q->hdr.ext_offset);
-	err = rds_handoff_append(fd, size, &m, sizeof(m));
-	return err ? err : rds_handoff_append(fd, size, q->data, m.len);
+	err = os_file_append(fd, size, &m, sizeof(m));
+	return err ? err : os_file_append(fd, size, q->data, m.len);
 }
 
 uint32_t rds_handoff_unsent_put(const struct rds_sock *sk, int fd, off_t *size)
@@ -99,8 +99,7 @@ uint32_t rds_handoff_unsent_put(const struct rds_sock *sk, int fd, off_t *size)
 		if (!err)
 			continue;
 		*size = whole; /* the next record overwrites the partial one */
-		rds_error("unsent messages of an RDS socket cannot be handed off with it, and are lost: %s",
-			  strerror(-err));
+		rds_handoff_log_cut("unsent messages", err);
 		break;
 	}
 	return n;

@@ -260,20 +260,27 @@ static int batch_write(const struct rds_conn *unrouted, uint16_t port, int64_t r
 	int file = d->file, err = 0;
 	off_t size = 0;
 
-	for (; !err && d->weight <= room && (q = queued_next_for(q, port)); q = q->next) {
+	for (; d->weight <= room && (q = queued_next_for(q, port)); q = q->next) {
 		struct rds_share_message m = {
 			.saddr = unrouted->id.laddr, .sport = q->hdr.sport, .tos = unrouted->id.tos, .len = q->hdr.len};
 
 		if (q->hdr.ext_type == RDS_EXTHDR_RDMA_DEST)
 			m.cookie = rds_cookie(q->hdr.ext_rkey, q->hdr.ext_offset);
-		err = rds_handoff_append(file, &size, &m, sizeof(m));
+		err = os_file_append(file, &size, &m, sizeof(m));
 		if (!err)
-			err = rds_handoff_append(file, &size, q->data, m.len);
+			err = os_file_append(file, &size, q->data, m.len);
+		if (err)
+			break; /* a batch of those before it, which are whole */
 		p->n_messages++;
+		p->size = (uint64_t)size;
 		d->weight += mailbox_weight(m.len);
 	}
-	p->size = (uint64_t)size;
-	return err ? err : os_fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
+	if (err == -EFBIG)
+		rds_warn_once("a message for an RDS socket without an owner is left for it in a file in memory: raise "
+			      "the limit of file sizes (ulimit -f)");
+	if (!p->n_messages)
+		return err;
+	return os_fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
 }
 
 /*

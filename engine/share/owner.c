@@ -170,7 +170,7 @@ static int owner_send_outcome(struct rds_owner_channel *h, uint32_t seq, struct 
 {
 	int err = rds_owner_send_reply(h, seq, r);
 
-	if (err != -EMFILE && err != -ENFILE && err != -ENOMEM)
+	if (err != -EMFILE && err != -ENFILE && err != -ENOMEM && err != -EFBIG)
 		return err;
 	/* There is no file for its bytes: its message waits for the next call. */
 	owner_settle_unread(h, false);

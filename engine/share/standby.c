@@ -529,7 +529,7 @@ static int standby_write_state(int page, int file, off_t *size)
 	int err = rds_standby_read_lease(page, &st);
 
 	if (!err)
-		err = rds_handoff_append(file, size, &st, sizeof(st));
+		err = os_file_append(file, size, &st, sizeof(st));
 	if (!err)
 		err = os_fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
 	return err < 0 ? err : 0;

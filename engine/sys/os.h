@@ -67,6 +67,8 @@ ssize_t os_write(int fd, const void *buf, size_t len);
  * another's.
  */
 ssize_t os_write_quiet(int fd, const void *buf, size_t len);
+/* The same for a place in a file: beyond the limit of file sizes it is -EFBIG only. */
+ssize_t os_pwrite_quiet(int fd, const void *buf, size_t len, off_t off);
 /*
  * Use these around a call that may raise SIGPIPE in this thread. `raised`: the call may have raised
  * it.
@@ -374,6 +376,11 @@ int os_wake_pipe(int fds[2], int flags);
  * least that long. -EPERM: a seal is missing; or -errno.
  */
 int64_t os_memfd_sealed_size(int fd, int seals);
+/*
+ * Writes all of it at *at, and moves *at on: 0 or -errno. Raises no signal. Files of ours are
+ * written by this only.
+ */
+int os_file_append(int fd, off_t *at, const void *from, size_t len);
 /* A file of these bytes, which no process can change any more.  -errno */
 int os_memfd_sealed(const struct iovec *iov, unsigned n);
 /* a file of at least so many bytes, whose bytes no process can change any more */

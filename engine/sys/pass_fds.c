@@ -4,6 +4,7 @@
  * fit a packet: how one is made, and whether one that has come may be mapped (its bytes must not
  * change, nor end early).
  */
+#include "engine/sys/log.h"
 #include "engine/sys/os.h"
 
 #include <errno.h>
@@ -84,23 +85,36 @@ ssize_t os_pass_recv(int fd, void *buf, size_t len, int fds[OS_PASS_MAX], unsign
 	return os_pass_recv_few(fd, buf, len, fds, OS_PASS_MAX, nfds, lost, flags);
 }
 
+int os_file_append(int fd, off_t *at, const void *from, size_t len)
+{
+	const char *p = from;
+	ssize_t n;
+
+	while (len) {
+		n = os_pwrite_quiet(fd, p, len, *at);
+		if (n <= 0)
+			return n ? (int)n : -EIO;
+		p += n;
+		*at += n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
 int os_memfd_sealed(const struct iovec *iov, unsigned n)
 {
 	int fd = os_memfd("rds message", MFD_CLOEXEC | MFD_ALLOW_SEALING), err = fd < 0 ? fd : 0;
-	size_t done;
-	off_t off = 0;
-	ssize_t got;
+	off_t at = 0;
 
 	for (; n && !err; n--, iov++)
-		for (done = 0; done < iov->iov_len && !err; done += (size_t)got, off += got) {
-			got = os_pwrite(fd, (const char *)iov->iov_base + done, iov->iov_len - done, off);
-			if (got <= 0)
-				err = got ? (int)got : -EIO;
-		}
+		err = os_file_append(fd, &at, iov->iov_base, iov->iov_len);
 	if (!err)
 		err = os_fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
 	if (!err)
 		return fd;
+	if (err == -EFBIG)
+		rds_warn_once("a long message of an RDS socket that processes share is a file in memory: raise the "
+			      "limit of file sizes (ulimit -f)");
 	if (fd >= 0)
 		os_close(fd);
 	return err;

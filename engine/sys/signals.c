@@ -143,6 +143,17 @@ ssize_t os_write_quiet(int fd, const void *buf, size_t len)
 	return n;
 }
 
+ssize_t os_pwrite_quiet(int fd, const void *buf, size_t len, off_t off)
+{
+	struct os_sigpipe s;
+	ssize_t n;
+
+	sigquiet_hold(&s, SIZE_BIT);
+	n = os_pwrite(fd, buf, len, off);
+	sigquiet_release(&s, SIZE_BIT, n == -EFBIG ? SIZE_BIT : 0);
+	return n;
+}
+
 int os_wake_pipe(int fds[2], int flags)
 {
 	char path[40];

@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 
 #include "engine/sys/options.h"
+#include "engine/sys/os.h"
 
 /* ---- making a file or a directory ---- */
 
@@ -60,7 +61,7 @@ static int proc_file_make(const struct proc_path *p, int flags)
 
 	if (fd < 0)
 		return -errno;
-	rc = libc_real.write(fd, text, (size_t)len) == len ? 0 : -ENOSPC;
+	rc = os_write_quiet(fd, text, (size_t)len) == len ? 0 : -ENOSPC;
 	if (rc == 0)
 		rc = libc_real.fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) ? -errno
 														: 0;

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "engine/conn/outgoing.h"
@@ -27,6 +28,7 @@ static union {
 static size_t len;
 static int end_of_it; /* the owner's end */
 static void (*before_it_is_left)(struct rds_sock *sk);
+static rlim_t file_most = RLIM_INFINITY; /* bytes of the file in which it is left */
 
 static unsigned numbers(void)
 {
@@ -59,6 +61,21 @@ static void ck_one_will(void)
 	test_until(wills_mapped() == 1);
 }
 
+/* Check writes files, too: it must not do so under the limit. */
+static unsigned hand_off(void)
+{
+	struct rlimit all, few;
+	unsigned n;
+
+	getrlimit(RLIMIT_FSIZE, &all);
+	few = (struct rlimit){file_most, all.rlim_max};
+	if (file_most < all.rlim_cur)
+		setrlimit(RLIMIT_FSIZE, &few);
+	n = rds_handoff_out(is_new);
+	setrlimit(RLIMIT_FSIZE, &all);
+	return n;
+}
+
 /*
  * A socket with some messages is parked.  What lies in its stand-in is in `file`; no process has
  * it.
@@ -80,7 +97,7 @@ static void left(void)
 	rds_share_begin();
 	if (before_it_is_left)
 		before_it_is_left(sk);
-	ck_assert_uint_eq(rds_handoff_out(is_new), 1);
+	ck_assert_uint_eq(hand_off(), 1);
 	ck_assert_int_eq(rds_handoff_take_parked(standin, false, &d, fds), 0);
 	len = d.size;
 	ck_assert_uint_le(len, sizeof(file));
@@ -497,6 +514,25 @@ START_TEST(anything)
 }
 END_TEST
 
+/* Only the first message finds room, and not the second one whole. */
+START_TEST(what_finds_room)
+{
+	unsigned number = 7;
+	struct iovec iov = {.iov_base = &number, .iov_len = sizeof(number)};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+	struct rds_sock *sk;
+
+	file_most = sizeof(struct rds_share_state) + 2 * sizeof(struct rds_share_message);
+	left();
+	ck_assert_uint_eq(file.state.n_messages, 1);
+	ck_assert_int_eq(adopt(&sk, end_of_it), 0);
+	ck_assert_int_eq(rds_call_recvmsg(sk, standin, &msg, MSG_DONTWAIT), sizeof(number));
+	ck_assert_uint_eq(number, 0);
+	ck_assert_int_eq(rds_call_recvmsg(sk, standin, &msg, MSG_DONTWAIT), -EAGAIN);
+	end(sk);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("adopt");
@@ -513,6 +549,7 @@ int main(void)
 	tcase_add_loop_test(t, what_is_no_bool, 0, sizeof(bools) / sizeof(bools[0]));
 	tcase_add_test(t, what_is_short);
 	tcase_add_loop_test(t, what_is_no_end, 0, 3);
+	tcase_add_test(t, what_finds_room);
 	tcase_add_loop_test(t, anything, 0, 4);
 	return suite_run(s);
 }

@@ -172,6 +172,26 @@ START_TEST(long_messages)
 }
 END_TEST
 
+/* A limit of the owner's: the message that is to be read stays, and whoever reads it is told why. */
+START_TEST(files_are_short)
+{
+	struct rds_share_reply a;
+	struct rlimit all, few;
+
+	ck_assert_int_eq(attach(0), RDS_SHARE_HELLO);
+	ck_assert_int_eq(sends_big(&a), RDS_SHARE_REPLY);
+	ck_assert_int_eq((int)a.result, BIG);
+	ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &all), 0);
+	few = (struct rlimit){RDS_SHARE_INLINE, all.rlim_max};
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &few), 0);
+	ck_assert_int_eq(receives(&a), RDS_SHARE_REPLY);
+	ck_assert_int_eq((int)a.result, -EFBIG);
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &all), 0);
+	ck_assert_int_eq(receives(&a), RDS_SHARE_REPLY);
+	ck_assert_int_eq((int)a.result, BIG);
+}
+END_TEST
+
 /* The sleep of a call that may be interrupted, and is: always after a millisecond. */
 static int cut_short(struct pollfd *fds, nfds_t n, const struct timespec *ts, const sigset_t *mask)
 {
@@ -237,6 +257,7 @@ int main(void)
 
 	tcase_add_test(t, a_borrower_comes);
 	tcase_add_test(t, long_messages);
+	tcase_add_test(t, files_are_short);
 	tcase_add_test(t, an_owner_stays_full);
 	tcase_add_test(t, a_port_is_waited_for);
 	return suite_run(s);

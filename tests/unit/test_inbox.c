@@ -8,6 +8,7 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -385,6 +386,41 @@ START_TEST(test_senders_wait)
 }
 END_TEST
 
+/* In files that have room for two of them. Check writes files, too: not under the limit. */
+static void deliver_short(void)
+{
+	struct rlimit all, few;
+
+	getrlimit(RLIMIT_FSIZE, &all);
+	few = (struct rlimit){2 * (LEN + sizeof(struct rds_share_message)) + 1, all.rlim_max};
+	setrlimit(RLIMIT_FSIZE, &few);
+	rds_mailbox_deliver_all();
+	setrlimit(RLIMIT_FSIZE, &all);
+}
+
+START_TEST(test_short_files)
+{
+	const unsigned n = 5;
+	struct rds_sock *from;
+	int fd = rds_call_socket(SOCK_SEQPACKET, 0, &from);
+	unsigned i;
+
+	ck_assert_int_ge(fd, 0);
+	bind_here(sock);
+	bind_here(from);
+	ck_assert_int_eq(registry_sock_orphan(rds_node_registry, sock->reg_idx, &name), 0);
+	for (i = 0; i < n; i++)
+		send_one(from, fd, i);
+	signal(SIGXFSZ, SIG_DFL);
+	deliver_short();
+	ck_assert_uint_eq(left(), 2 * LEN);
+	deliver_short();
+	deliver_short();
+	ck_assert_uint_eq(left(), n * LEN);
+	ck_assert_uint_eq((uint32_t)atomic_load(&from->snd), 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("inbox");
@@ -398,5 +434,6 @@ int main(void)
 	tcase_add_test(t, test_flood);
 	tcase_add_test(t, test_flood_of_nothing);
 	tcase_add_test(t, test_senders_wait);
+	tcase_add_test(t, test_short_files);
 	return suite_run(s);
 }

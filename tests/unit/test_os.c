@@ -76,6 +76,28 @@ START_TEST(files_and_locks)
 }
 END_TEST
 
+/* Nobody asked the library to end a program whose files may not be long; what fits is written. */
+START_TEST(a_limit_on_files)
+{
+	struct rlimit few = {4096, 4096};
+	static char bytes[5000];
+	struct iovec iov = {bytes, sizeof(bytes)};
+	int fd = os_memfd("test", MFD_CLOEXEC);
+	off_t at = 0;
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &few), 0);
+	signal(SIGXFSZ, SIG_DFL);
+	ck_assert_int_eq(os_file_append(fd, &at, bytes, 4000), 0);
+	ck_assert_int_eq(at, 4000);
+	ck_assert_int_eq(os_file_append(fd, &at, bytes, 200), -EFBIG);
+	ck_assert_int_eq(os_memfd_sealed(&iov, 1), -EFBIG);
+	iov.iov_len = 4096;
+	ck_assert_int_ge(os_memfd_sealed(&iov, 1), 0);
+	os_close(fd);
+}
+END_TEST
+
 static volatile sig_atomic_t ticks;
 
 static void tick(int sig)
@@ -706,6 +728,7 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, errno_is_left_alone);
 	tcase_add_test(tc, files_and_locks);
+	tcase_add_test(tc, a_limit_on_files);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 	tcase_add_test(tc, a_limit_on_locked_memory);
 #endif
