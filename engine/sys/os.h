@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -364,6 +365,17 @@ void os_fds_release(void);
  */
 void os_fds_forked(void);
 
+/*
+ * limits.c. Raises the soft limits of descriptors and of file sizes to the hard ones, and puts them
+ * back. The program's other threads see them meanwhile: for the end of a process, and for an exec.
+ */
+#define OS_LIMITS 2
+struct os_limits {
+	struct rlimit was[OS_LIMITS];
+	bool raised[OS_LIMITS];
+};
+void os_limits_raise(struct os_limits *l);
+void os_limits_restore(const struct os_limits *l);
 /*
  * A pipe whose writing end never blocks (signals.c). That end is opened for both directions where
  * /proc allows it. Its owner is then a reader itself, so waking a process that has just ended

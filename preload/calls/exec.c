@@ -20,6 +20,8 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
+#include "engine/sys/os.h"
+
 extern char **environ;
 
 /*
@@ -45,10 +47,12 @@ static bool exec_keeps_sock(struct rds_sock *sk)
 static unsigned exec_begin(void)
 {
 	int saved = errno;
+	struct os_limits limits;
 	unsigned left = 0;
 
 	if (likely(!rds_fds_on()))
 		return 0;
+	os_limits_raise(&limits);
 	if (rds_fds_is_ours()) {
 		reentry_call_begin();
 		rds_fds_exec_begin();
@@ -67,6 +71,7 @@ static unsigned exec_begin(void)
 		atomic_store(&rds_share_possible, true);
 		rds_fds_handoff_kept();
 	}
+	os_limits_restore(&limits); /* the new program inherits them */
 	errno = saved;
 	return left;
 }

@@ -114,21 +114,29 @@ int clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
 
 static void process_end(void)
 {
+	struct os_limits limits;
+
+	os_limits_raise(&limits);
 	rds_progress_exit_begin(false);
 	if (rds_share_is_possible())
 		rds_handoff_out(NULL);
 	rds_fds_park_orphans();
 	rds_progress_exit();
+	os_limits_restore(&limits);
 }
 
 /* interrupted: called out of a signal handler, over a call that could not be finished first. */
 static void process_end_now(bool interrupted)
 {
+	struct os_limits limits;
+
+	os_limits_raise(&limits);
 	rds_progress_exit_begin(interrupted);
 	if (rds_share_is_possible())
 		rds_handoff_out_now(interrupted);
 	rds_fds_park_orphans();
 	rds_progress_exit_now(interrupted);
+	os_limits_restore(&limits);
 }
 
 /*

@@ -98,6 +98,29 @@ START_TEST(a_limit_on_files)
 }
 END_TEST
 
+/* For the end of a process, or until it goes on: unless the program has set another one meanwhile. */
+START_TEST(limits_are_raised)
+{
+	const struct rlimit low = {10, 100}, other = {20, 100};
+	struct os_limits l;
+	struct rlimit now;
+
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &low), 0);
+	os_limits_raise(&l);
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &now), 0);
+	ck_assert_uint_eq(now.rlim_cur, 100);
+	os_limits_restore(&l);
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &now), 0);
+	ck_assert_uint_eq(now.rlim_cur, 10);
+	os_limits_raise(&l);
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &other), 0);
+	os_limits_restore(&l);
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &now), 0);
+	ck_assert_uint_eq(now.rlim_cur, 20);
+	ck_assert_uint_eq(now.rlim_max, 100);
+}
+END_TEST
+
 static volatile sig_atomic_t ticks;
 
 static void tick(int sig)
@@ -729,6 +752,7 @@ int main(void)
 	tcase_add_test(tc, errno_is_left_alone);
 	tcase_add_test(tc, files_and_locks);
 	tcase_add_test(tc, a_limit_on_files);
+	tcase_add_test(tc, limits_are_raised);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 	tcase_add_test(tc, a_limit_on_locked_memory);
 #endif
