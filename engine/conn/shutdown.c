@@ -76,13 +76,16 @@ static void conn_end_operations(struct rds_conn *conn, bool broken, bool all)
  * (share/handoff_out.c)?  While the kernel has not released the process's lock, it may still get
  * one: then its messages are routed anew.  But if the last copy of the socket is closed by now,
  * newer messages may have been dropped for that, and older ones must not outlive them: they could
- * meet another socket there.  To check that takes the registry's lock (ask).
+ * meet another socket there.  To check that takes the registry's lock (ask).  sock: of the port's
+ * sockets only the one with that number (rds_queue_unacked.sock) is asked for, 0: any.
  */
-static bool port_has_left(const struct rds_conn *conn, uint16_t port, bool ask)
+static bool port_has_left(const struct rds_conn *conn, uint16_t port, uint32_t sock, bool ask)
 {
 	struct registry_owner own;
 
 	if (!port || registry_lookup(rds_node_registry, &conn->id.faddr, port, conn->id.scope, &own))
+		return false;
+	if (sock && sock != (uint32_t)(own.order + 1))
 		return false;
 	if (memcmp(&own.procid, &conn->id.peer, sizeof(own.procid)) == 0)
 		return conn->peer_ending;
@@ -103,7 +106,7 @@ static bool unacked_can_reroute(const struct rds_queue_unacked *u)
 /* Each port is asked for once. */
 static bool port_asked_left(const struct rds_conn *conn, uint16_t port)
 {
-	return rds_port_set_add(&ports_asked, port) && port_has_left(conn, port, true);
+	return rds_port_set_add(&ports_asked, port) && port_has_left(conn, port, 0, true);
 }
 
 static bool conn_next_left(const struct rds_conn *conn, uint16_t *port)
@@ -129,16 +132,16 @@ static bool conn_next_left(const struct rds_conn *conn, uint16_t *port)
 /* May run in a signal handler that has interrupted a thread with the registry's lock. */
 unsigned rds_conn_count_rerouted(const struct rds_conn *conn)
 {
+	struct rds_queue_unacked last = {.dport = 0};
 	unsigned i, n = 0;
-	uint16_t last = 0;
 	bool left = false;
 
 	for (i = 0; i < conn->count; i++) {
 		const struct rds_queue_unacked *u = rds_queue_unacked_at(conn, i);
 
-		if (u->dport != last) {
-			last = u->dport;
-			left = port_has_left(conn, last, false);
+		if (u->dport != last.dport || u->sock != last.sock) {
+			last = *u;
+			left = port_has_left(conn, u->dport, u->sock, false);
 		}
 		n += left && unacked_can_reroute(u);
 	}

@@ -87,7 +87,7 @@ void rds_fd_exchange_hang_up(void);   /* the helper did not start */
  * or -errno.
  */
 int rds_export_to_helper(enum rds_export_kind kind, void *what, const struct os_fd *const *fds, unsigned nfds);
-/* Takes what the helper has exported.  Never sleeps, any lock may be held. */
+/* Takes what the helper has exported.  Never sleeps; any lock but the registry's may be held. */
 void rds_fd_exchange_take(void);
 void rds_fd_exchange_await(int ms); /* the same, after waiting for a packet for at most ms */
 /* The calls that the helper has deferred to the program.  They run with no lock held. */

@@ -202,15 +202,17 @@ static struct rds_queue_item *unsent_take_run(struct rds_queue_item **list)
 
 /*
  * Flags the first message to each port as the new owner's. The receiver accepts the last owner's
- * older messages before it, so further messages to that port need no flag.
+ * older messages before it, so further messages to that port need no flag. But the first one may be
+ * for an earlier socket of the port, and go nowhere: so the first one for each socket has the flag.
  */
 static void unsent_flag_follows(struct rds_queue_item *run)
 {
 	static struct rds_port_set said; /* control */
 	struct rds_queue_item *q;
+	uint32_t last = 0;
 
-	for (q = run; q; q = q->next)
-		if (rds_port_set_add(&said, q->hdr.dport))
+	for (q = run; q; last = q->u.sock, q = q->next)
+		if (rds_port_set_add(&said, q->hdr.dport) || q->u.sock != last)
 			q->hdr.flags = RDS_FLAG_NEW_OWNER;
 	for (q = run; q; q = q->next)
 		rds_port_set_del(&said, q->hdr.dport);

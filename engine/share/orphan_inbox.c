@@ -258,12 +258,16 @@ static int batch_write(const struct rds_conn *unrouted, uint16_t port, int64_t r
 	struct rds_queue_item *q = unrouted->queue;
 	struct rds_mailbox_batch *p = &d->p;
 	int file = d->file, err = 0;
+	uint32_t sock = 0;
 	off_t size = 0;
 
 	for (; d->weight <= room && (q = queued_next_for(q, port)); q = q->next) {
 		struct rds_share_message m = {
 			.saddr = unrouted->id.laddr, .sport = q->hdr.sport, .tos = unrouted->id.tos, .len = q->hdr.len};
 
+		if (p->n_messages && q->u.sock != sock)
+			break; /* it may be for another socket of the port */
+		sock = q->u.sock;
 		if (q->hdr.ext_type == RDS_EXTHDR_RDMA_DEST)
 			m.cookie = rds_cookie(q->hdr.ext_rkey, q->hdr.ext_offset);
 		err = os_file_append(file, &size, &m, sizeof(m));

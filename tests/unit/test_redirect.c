@@ -196,7 +196,7 @@ START_TEST(test_closed_draws_nothing)
 	reg_store(&reg_sock_at(reg_view_current(rds_node_registry), own.sock + 1)->moved, 1);
 	lasting_make((struct rds_procid){.b = {88}}, own.proc);
 	in_helper(lasting_begins, &lasting);
-	lasting_sends(1, sock - 1);
+	lasting_sends(1, sock + 1);
 	conn = way_to(5);
 	ck_assert_ptr_ne(conn, lasting_conn);
 	ck_assert_mem_eq(&conn->id.peer, &own.procid, sizeof(own.procid));
@@ -451,6 +451,7 @@ static enum rds_rx_verdict tells(struct rds_conn *conn, unsigned len)
 }
 
 static pthread_t second_runner;
+static _Atomic bool second_runs;
 
 static void *runs_redirects(void *conn)
 {
@@ -458,14 +459,18 @@ static void *runs_redirects(void *conn)
 	return NULL;
 }
 
-/* While a thread carries out a redirect, another one is about to, and waits for it. */
+/*
+ * While a thread carries out a redirect, another one is about to, and waits for it.  A lock that
+ * was waited for before does not tell that another thread waits.
+ */
 static void runs_second(void)
 {
 	const uint32_t word = atomic_load(&rds_lock_control.word);
 
 	ck_assert_int_eq(pthread_create(&second_runner, NULL, runs_redirects, fake.eps[0]->head.conn), 0);
-	for (unsigned looks = 0; atomic_load(&rds_lock_control.word) == word;)
+	for (unsigned looks = 0; word != 2 && atomic_load(&rds_lock_control.word) == word;)
 		test_pause(&looks);
+	atomic_store(&second_runs, true);
 }
 
 /* A redirect is carried out once. */
@@ -478,7 +483,9 @@ START_TEST(test_run_by_two)
 	say(5, "b");
 	atomic_store(&fake.sent_next, runs_second);
 	ck_assert_int_eq(comes(fake.eps[0]->head.conn, &hdr, bytes), RDS_RX_DONE);
+	await(atomic_load(&second_runs)); /* the helper may be the one that carries it out */
 	ck_assert_int_eq(pthread_join(second_runner, NULL), 0);
+	await(!atomic_load(&fake.eps[0]->head.conn->nredirects_in));
 	heeds(2, 1, 2, 5);
 	ck_assert_uint_eq(locked(&fake.nsent), 3);
 	ck_assert_uint_eq(atomic_load(&fake.eps[0]->head.conn->nredirects_in), 0);
