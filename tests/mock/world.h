@@ -110,6 +110,7 @@ void world_run(void);
 void world_pass(uint64_t ns);
 void world_tick(uint64_t ns);		  /* only timers run */
 bool world_look(void);			  /* only a program looks: false, there was nothing */
+void world_attention(enum rds_attention who);
 bool world_timer_due(uint64_t within_ns); /* something is to happen until then */
 
 /* Towards the scripted peer's or our own second address; port 0: not known. 0 or -errno. */

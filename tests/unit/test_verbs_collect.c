@@ -177,9 +177,7 @@ START_TEST(test_before_sleep)
 {
 	learn();
 	ck_assert_uint_eq(frames(4, 64), 1);
-	rx_lock();
-	verbs_ep_attention(world.t, _i ? RDS_ATT_LEADER : RDS_ATT_HELPER);
-	rx_unlock();
+	world_attention(_i ? RDS_ATT_LEADER : RDS_ATT_HELPER);
 	ck_assert(a->speak);
 	verbs_ep_push(a->ep);
 	ck_assert(!world_ep(a)->held);

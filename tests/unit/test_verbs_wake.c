@@ -15,13 +15,6 @@ static bool rings(void)
 	return poll(&f, 1, 0) == 1;
 }
 
-static void attention(enum rds_attention who)
-{
-	rx_lock();
-	verbs_ep_attention(world.t, who);
-	rx_unlock();
-}
-
 /* That the helper is woken has the engine decide that the sends look from now on. */
 static void sends_look(void)
 {
@@ -30,12 +23,12 @@ static void sends_look(void)
 
 START_TEST(test_who_is_woken)
 {
-	attention(RDS_ATT_POLLING);
+	world_attention(RDS_ATT_POLLING);
 	world_peer_sends(1, 10, 0);
 	mock_run();
 	ck_assert(!rings());
 	world_run();
-	attention(_i ? RDS_ATT_HELPER : RDS_ATT_LEADER);
+	world_attention(_i ? RDS_ATT_HELPER : RDS_ATT_LEADER);
 	world_peer_sends(2, 10, 0);
 	mock_run();
 	ck_assert(rings());
@@ -55,13 +48,13 @@ END_TEST
  */
 START_TEST(test_lazy)
 {
-	attention(RDS_ATT_POLLING);
-	attention(RDS_ATT_LAZY);
+	world_attention(RDS_ATT_POLLING);
+	world_attention(RDS_ATT_LAZY);
 	peer_send(&world.peer, &(struct rds_wire_hdr){.flags = RDS_FLAG_ACK_REQUIRED}, VERBS_HDR, IBV_SEND_SOLICITED);
 	mock_run();
 	ck_assert(!rings());
 	world_run();
-	attention(RDS_ATT_LAZY);
+	world_attention(RDS_ATT_LAZY);
 	world_peer_sends(1, 10, 0);
 	mock_run();
 	ck_assert(!rings());
@@ -79,7 +72,7 @@ END_TEST
  */
 START_TEST(test_sends_look)
 {
-	attention(RDS_ATT_HELPER);
+	world_attention(RDS_ATT_HELPER);
 	rds_transport_wakes.helper_woken = sends_look;
 	world_peer_sends(1, 10, 0);
 	mock_run();
@@ -92,7 +85,7 @@ START_TEST(test_sends_look)
 	mock_run();
 	ck_assert(rings());
 	world_run();
-	attention(RDS_ATT_HELPER);
+	world_attention(RDS_ATT_HELPER);
 	world_peer_sends(3, 10, 0);
 	mock_run();
 	ck_assert(rings());
@@ -108,7 +101,7 @@ START_TEST(test_pending)
 
 	world_peer_sends(1, 10, 0);
 	mock_run();
-	attention(RDS_ATT_HELPER);
+	world_attention(RDS_ATT_HELPER);
 	ck_assert(!rings());
 	rx_lock();
 	pending = verbs_dev_pending(world.t);
@@ -126,8 +119,8 @@ END_TEST
 START_TEST(test_arming_fails)
 {
 	mock_fail(MOCK_ibv_req_notify_cq, 1, ENOMEM);
-	attention(RDS_ATT_HELPER);
-	attention(RDS_ATT_HELPER); /* again */
+	world_attention(RDS_ATT_HELPER);
+	world_attention(RDS_ATT_HELPER); /* again */
 	world_peer_sends(1, 10, 0);
 	mock_run();
 	ck_assert(rings());
