@@ -1,111 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_op.c - operations that the device carries out (engine/transport/verbs/ep/rdma.c), and
- * the memory that they reach (dev/mr.c).
- *
- * a reads and writes b's memory.  Both are in this process, on a device each.
+ * test_verbs_op.c - operations that the device carries out (engine/transport/verbs/ep/rdma.c):
+ * their bytes are there before their message, and when they are over.
  */
-#include <stdlib.h>
-#include <string.h>
-#include <sys/resource.h>
-
-#include "engine/transport/verbs/ep/rdma.h"
-#include "tests/mock/world.h"
-
-#define REGION (RDS_MAX_MSG + 8192u)
-
-static struct world_conn *const a = &world.conn[0], *const b = &world.conn[1];
-static unsigned char *region, *mine;
-static struct rds_device_mr *shown;
-static struct rds_device_key far;
-static bool alone, quiet; /* what is posted has no message behind it; nobody waits for it */
-
-static void begin(void)
-{
-	world_pair();
-	alone = quiet = false;
-	ck_assert_int_eq(posix_memalign((void **)&region, 4096, REGION), 0);
-	ck_assert_int_eq(posix_memalign((void **)&mine, 4096, REGION), 0);
-	memset(region, 0, REGION);
-	world_fill(99, mine, REGION);
-	ck_assert_int_eq(verbs_ep_mr_register(b->ep, region, REGION, &shown), 0);
-	ck_assert(verbs_ep_mr_key(b->ep, shown, &far));
-}
-
-static void setup(void)
-{
-	world_ib();
-	begin();
-}
-
-static void setup_iwarp(void)
-{
-	world_iwarp();
-	begin();
-}
-
-static void teardown(void)
-{
-	if (shown)
-		verbs_mr_deregister(shown);
-	shown = NULL;
-	world_end();
-	free(region);
-	free(mine);
-}
-
-static void turn_away(void)
-{
-	world_ib();
-	world_pair();
-	shown = NULL;
-	region = mine = NULL;
-}
-
-static int post(uint64_t id, uint64_t at, size_t len)
-{
-	struct iovec iov[4] = {{mine, len / 3}, {NULL, 0}, {mine + len / 3, len / 2}, {mine + len / 3 + len / 2, len}};
-	struct rds_device_op op = {.id = id,
-				   .seq = alone ? 0 : a->tx_seq + 1,
-				   .quiet = quiet,
-				   .key = far.key,
-				   .at = far.at + at,
-				   .len = len,
-				   .local = iov};
-
-	return verbs_ep_post(a->ep, &op);
-}
-
-static int post_read(uint64_t id, uint64_t at, size_t len)
-{
-	struct rds_device_op op = {
-		.id = id, .seq = a->tx_seq + 1, .read = true, .key = far.key, .at = far.at + at, .len = len};
-
-	a->read = mine;
-	a->read_bytes = 0;
-	return verbs_ep_post(a->ep, &op);
-}
-
-static bool there(uint64_t at, size_t len)
-{
-	return memcmp(region + at, mine, len) == 0;
-}
-
-static bool untouched(uint64_t at, size_t len)
-{
-	while (len && !region[at + len - 1])
-		len--;
-	return len == 0;
-}
-
-static void is_over(unsigned i, uint64_t id, int err)
-{
-	ck_assert_uint_gt(a->novers, i);
-	ck_assert_uint_eq(a->over[i].id, id);
-	ck_assert_int_eq(a->over[i].err, err);
-}
-
-/* ---- writes ---- */
+#include "tests/unit/verbs_op_helper.h"
 
 static const size_t sizes[] = {1, 2, 128, 129, 4096, 65535, 65536, 65537, 200000, RDS_MAX_MSG};
 
@@ -478,16 +376,6 @@ START_TEST(test_read_not_reached)
 }
 END_TEST
 
-/* Closes the connection a when the device has done so many steps of what is under way. */
-static void close_after(int steps)
-{
-	verbs_ep_flush(a->ep, true);
-	while (steps--)
-		mock_step();
-	world_close(a);
-	world_run();
-}
-
 /* What a device may still write to is not given to anybody before its queue pair is quiet. */
 START_TEST(test_read_closed)
 {
@@ -500,44 +388,6 @@ START_TEST(test_read_closed)
 }
 END_TEST
 
-/* ---- what goes wrong ---- */
-
-/*
- * One operation has failed.  Of those before and behind it, whose message is lost, nothing is
- * reported: the endpoint is down.
- */
-START_TEST(test_not_reached)
-{
-	ck_assert_int_eq(post(1, 0, 100), 0);
-	far.key ^= _i ? 0 : 0xff0000;
-	ck_assert_int_eq(post(2, _i ? REGION - 99 : 0, 70000), 0);
-	far.key ^= _i ? 0 : 0xff0000;
-	ck_assert_int_eq(post(3, 200, 100), 0);
-	ck_assert_int_eq(world_send(a, 64, 0), 0);
-	world_run();
-	ck_assert_uint_eq(a->novers, 1);
-	is_over(0, 2, -EACCES);
-	ck_assert_uint_eq(b->nmsgs, 0);
-	ck_assert(untouched(100, REGION - 100));
-	ck_assert_uint_eq(a->downs, 1);
-}
-END_TEST
-
-/* From the return on nobody reaches it. */
-START_TEST(test_hidden)
-{
-	alone = true;
-	ck_assert_int_eq(post(1, 0, 100), 0);
-	verbs_ep_flush(a->ep, true);
-	verbs_mr_deregister(shown);
-	shown = NULL;
-	world_run();
-	ck_assert_uint_eq(a->novers, 1);
-	is_over(0, 1, -EACCES);
-	ck_assert(untouched(0, REGION));
-}
-END_TEST
-
 /* The engine has to do that. */
 START_TEST(test_iwarp_reads)
 {
@@ -545,222 +395,34 @@ START_TEST(test_iwarp_reads)
 }
 END_TEST
 
-/* Nobody says which one it was: the endpoint is over, and that is what is told. */
-START_TEST(test_iwarp_not_reached)
+static void write_tests(TCase *tc)
 {
-	unsigned before = b->nmsgs;
-
-	far.key ^= 0xff0000;
-	ck_assert_int_eq(post(2, 0, 70000), 0);
-	far.key ^= 0xff0000;
-	ck_assert_int_eq(world_send(a, 64, 0), 0);
-	world_run();
-	ck_assert_uint_eq(a->novers, 0);
-	ck_assert_uint_eq(b->nmsgs, before);
-	ck_assert(untouched(0, REGION));
-	ck_assert_uint_eq(a->downs, 1);
+	tcase_add_loop_test(tc, test_write, 0, sizeof(sizes) / sizeof(sizes[0]));
+	tcase_add_test(tc, test_write_alone);
+	tcase_add_test(tc, test_over_with_its_message);
+	tcase_add_loop_test(tc, test_quiet, 0, 2);
+	tcase_add_test(tc, test_quiet_for_long);
+	tcase_add_loop_test(tc, test_held, 0, 3);
+	tcase_add_test(tc, test_acknowledged_first);
+	tcase_add_test(tc, test_over_when_there);
+	tcase_add_test(tc, test_room);
+	tcase_add_test(tc, test_no_memory);
 }
-END_TEST
-
-static const struct {
-	enum ibv_wc_status status;
-	int err; /* 0: it is not told */
-} failures[] = {
-	{IBV_WC_REM_ACCESS_ERR, -EACCES}, {IBV_WC_REM_INV_REQ_ERR, -EACCES}, {IBV_WC_REM_OP_ERR, -EACCES},
-	{IBV_WC_LOC_PROT_ERR, -EIO},	  {IBV_WC_FATAL_ERR, -EIO},	     {IBV_WC_RETRY_EXC_ERR, 0},
-	{IBV_WC_WR_FLUSH_ERR, 0},	  {IBV_WC_LOC_QP_OP_ERR, -EIO},
-};
-
-/* One operation with its message; the device completes the first work request like this. */
-static void post_failing(enum ibv_wc_status status)
-{
-	mock_fail_send(world_ep(a)->qp, status);
-	ck_assert_int_eq(post(1, 0, 100000), 0);
-	ck_assert_int_eq(world_send(a, 64, 0), 0);
-}
-
-START_TEST(test_failures)
-{
-	post_failing(failures[_i].status);
-	world_run();
-	ck_assert_uint_eq(a->novers, failures[_i].err ? 1 : 0);
-	if (failures[_i].err)
-		is_over(0, 1, failures[_i].err);
-	ck_assert_uint_eq(a->downs, 1);
-	ck_assert_uint_eq(b->nmsgs, 0);
-}
-END_TEST
-
-/* siw says that of what TCP has not taken. */
-START_TEST(test_iwarp_broken)
-{
-	post_failing(IBV_WC_LOC_QP_OP_ERR);
-	world_run();
-	ck_assert_uint_eq(a->novers, 0);
-	ck_assert_uint_eq(a->downs, 1);
-}
-END_TEST
-
-/*
- * A flushed operation counts as completed, but not as done, even if an acknowledgement of something
- * else is found afterwards.
- */
-START_TEST(test_flushed_then_acked)
-{
-	static const enum ibv_wc_status how[] = {IBV_WC_WR_FLUSH_ERR, IBV_WC_RETRY_EXC_ERR};
-	struct verbs_ep *ep = world_ep(a);
-
-	post_failing(how[_i]);
-	while (mock_step())
-		;
-	world_look();
-	ck_assert_int_ge((int32_t)(atomic_load(&ep->wr_done) - ep->wr_posted), 0);
-	rx_lock();
-	verbs_rdma_acked(ep, 0);
-	rx_unlock();
-	ck_assert_uint_eq(a->novers, 0);
-	ck_assert(untouched(0, REGION));
-}
-END_TEST
-
-/* Closed with operations under way: no up-call any more (world.c), no block is lost. */
-START_TEST(test_closed)
-{
-	unsigned i;
-
-	for (i = 0; i < 10; i++)
-		ck_assert_int_eq(post(i, 0, 100000), 0);
-	close_after(_i);
-	ck_assert_uint_eq(a->novers, 0);
-}
-END_TEST
-
-START_TEST(test_not_up)
-{
-	mock_fail_send(world_ep(a)->qp, IBV_WC_FATAL_ERR);
-	ck_assert_int_eq(world_send(a, 64, 0), 0);
-	while (mock_step())
-		;
-	world_look();
-	ck_assert_int_eq(post(1, 0, 100), -ENOTCONN);
-}
-END_TEST
-
-/* A list that fails in the middle: the endpoint breaks, and nothing is told. */
-START_TEST(test_post_fails)
-{
-	mock_post_fail((unsigned)_i, ENOMEM);
-	ck_assert_int_eq(post(1, 0, 200000), 0);
-	ck_assert_int_eq(world_send(a, 64, 0), 0);
-	world_run();
-	ck_assert_uint_eq(a->novers, 0);
-	ck_assert_uint_eq(a->downs, 1);
-}
-END_TEST
-
-/* ---- memory ---- */
-
-/* The device goes first, or what it has been shown. */
-START_TEST(test_device_gone)
-{
-	mock_dev_remove(world.ours2);
-	world_run();
-	ck_assert_uint_eq(b->downs, 1);
-	if (_i) {
-		verbs_mr_deregister(shown);
-		shown = NULL;
-	}
-	world_run();
-}
-END_TEST
-
-START_TEST(test_other_device)
-{
-	struct rds_device_key f;
-
-	ck_assert(!verbs_ep_mr_key(a->ep, shown, &f));
-	ck_assert_uint_eq(far.at, (uintptr_t)region);
-}
-END_TEST
-
-START_TEST(test_refused)
-{
-	unsigned n = mock_count(MOCK_MR);
-
-	struct rlimit l;
-
-	region = calloc(1, 4096);
-	ck_assert_int_eq(getrlimit(RLIMIT_MEMLOCK, &l), 0);
-	l.rlim_cur = 123456;
-	ck_assert_int_eq(setrlimit(RLIMIT_MEMLOCK, &l), 0);
-	world_listen();
-	mock_fail(MOCK_ibv_reg_mr, 1, EIO);
-	ck_assert_int_eq(verbs_ep_mr_register(b->ep, region, 4096, &shown), -EIO);
-	ck_assert_str_eq(world_said(), "");
-	mock_fail(MOCK_ibv_reg_mr, 1, ENOMEM);
-	ck_assert_int_eq(verbs_ep_mr_register(b->ep, region, 4096, &shown), -ENOMEM);
-	ck_assert_ptr_nonnull(strstr(world_said(), ": no 4096 bytes more of the program's memory can be locked, "));
-	ck_assert_ptr_nonnull(strstr(world_said(), ": the limit of locked memory is 123456 bytes: raise it (ulimit -l"));
-	mock.copies_on_fork = false;
-	ck_assert_int_eq(verbs_ep_mr_register(b->ep, region, 4096, &shown), -EOPNOTSUPP);
-	ck_assert_uint_eq(mock_count(MOCK_MR), n);
-	ck_assert_ptr_null(shown);
-	mock.copies_on_fork = true;
-	ck_assert_int_eq(verbs_ep_mr_register(b->ep, region, 4096, &shown), 0);
-	ck_assert_uint_eq(mock_count(MOCK_MR), n + 1);
-}
-END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("verbs_rdma_op");
-	TCase *tc = suite_case(s, "writes", setup, teardown, 30);
+	Suite *s = suite_create("verbs_op");
+	TCase *tc = suite_case(s, "writes over iWARP", setup_iwarp, teardown, 30);
 
-	tcase_add_loop_test(tc, test_write, 0, sizeof(sizes) / sizeof(sizes[0]));
-	tcase_add_test(tc, test_write_alone);
-	tcase_add_test(tc, test_over_with_its_message);
-	tcase_add_loop_test(tc, test_quiet, 0, 2);
-	tcase_add_test(tc, test_quiet_for_long);
-	tcase_add_loop_test(tc, test_held, 0, 3);
-	tcase_add_test(tc, test_acknowledged_first);
-	tcase_add_test(tc, test_over_when_there);
-	tcase_add_test(tc, test_room);
-	tcase_add_test(tc, test_no_memory);
-	tc = suite_case(s, "writes over iWARP", setup_iwarp, teardown, 30);
-	tcase_add_loop_test(tc, test_write, 0, sizeof(sizes) / sizeof(sizes[0]));
-	tcase_add_test(tc, test_write_alone);
-	tcase_add_test(tc, test_over_with_its_message);
-	tcase_add_loop_test(tc, test_quiet, 0, 2);
-	tcase_add_test(tc, test_quiet_for_long);
-	tcase_add_loop_test(tc, test_held, 0, 3);
-	tcase_add_test(tc, test_acknowledged_first);
-	tcase_add_test(tc, test_over_when_there);
-	tcase_add_test(tc, test_room);
-	tcase_add_test(tc, test_no_memory);
+	write_tests(tc);
 	tcase_add_test(tc, test_answer_is_late);
 	tcase_add_test(tc, test_iwarp_reads);
-	tcase_add_test(tc, test_iwarp_not_reached);
-	tcase_add_test(tc, test_iwarp_broken);
-	tcase_add_loop_test(tc, test_closed, 0, 12);
-	tcase_add_loop_test(tc, test_post_fails, 0, 5);
+	write_tests(suite_case(s, "writes", setup, teardown, 30));
 	tc = suite_case(s, "reads", setup, teardown, 30);
 	tcase_add_loop_test(tc, test_read, 0, sizeof(sizes) / sizeof(sizes[0]));
 	tcase_add_test(tc, test_read_and_message);
 	tcase_add_test(tc, test_fence_bars);
 	tcase_add_test(tc, test_read_not_reached);
 	tcase_add_loop_test(tc, test_read_closed, 0, 12);
-	tc = suite_case(s, "wrong", setup, teardown, 30);
-	tcase_add_loop_test(tc, test_not_reached, 0, 2);
-	tcase_add_test(tc, test_hidden);
-	tcase_add_loop_test(tc, test_flushed_then_acked, 0, 2);
-	tcase_add_loop_test(tc, test_failures, 0, sizeof(failures) / sizeof(failures[0]));
-	tcase_add_loop_test(tc, test_closed, 0, 12);
-	tcase_add_test(tc, test_not_up);
-	tcase_add_loop_test(tc, test_post_fails, 0, 5);
-	tc = suite_case(s, "memory", setup, teardown, 30);
-	tcase_add_loop_test(tc, test_device_gone, 0, 2);
-	tcase_add_test(tc, test_other_device);
-	tc = suite_case(s, "refused", turn_away, teardown, 30);
-	tcase_add_test(tc, test_refused);
 	return suite_run(s);
 }
