@@ -519,54 +519,6 @@ void rds_engine_fork_child(void)
 	mock.forgotten = 1;
 }
 
-bool rds_helper_program_is_single(bool *helper)
-{
-	*helper = false;
-	return true;
-}
-
-bool rds_aside_begin(void)
-{
-	return false;
-}
-
-void rds_aside_end(void)
-{
-}
-
-bool rds_aside_can_repeat(void)
-{
-	return false;
-}
-
-void rds_aside_repeat_call(long nr, const long args[5])
-{
-	(void)nr;
-	(void)args;
-}
-
-void rds_helper_fork_prepare(void)
-{
-}
-
-void rds_helper_fork_parent(void)
-{
-}
-
-void rds_progress_exit_now(bool interrupted)
-{
-	(void)interrupted;
-}
-
-void rds_progress_exit(void)
-{
-}
-
-void rds_progress_exit_begin(bool interrupted)
-{
-	(void)interrupted;
-}
-
 bool rds_handoff_is_open(struct rds_sock *sk)
 {
 	return sk->numbers > 0;

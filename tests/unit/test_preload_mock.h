@@ -32,7 +32,7 @@ struct mock_counts {
 	_Atomic int watched;
 	_Atomic int last_flags; /* of the last send */
 	_Atomic int forgotten;	/* rds_engine_fork_child() calls */
-	_Atomic int away, away_closed; /* rds_away_*() calls: those that fail, numbers closed */
+	_Atomic int away, away_closed; /* rds_borrower_*() calls: those that fail, numbers closed */
 };
 extern struct mock_counts mock;
 

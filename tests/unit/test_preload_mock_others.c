@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_preload_mock_others.c - the toy engine of test_preload_mock.h as far as other processes go:
- * none of them owns a socket, and none takes one over.
+ * test_preload_mock_others.c - what the toy engine of test_preload_mock.h has none of: sockets that
+ * another process owns or takes over, a helper, messages that wait at exit.
  */
 #include "test_preload_mock.h"
 
@@ -243,4 +243,54 @@ bool rds_share_is_standin(int fd)
 
 	return os_getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 &&
 	       os_getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) == 0 && domain == AF_UNIX && type == SOCK_SEQPACKET;
+}
+
+/* ---- no helper, nothing to do at exit ---- */
+
+bool rds_helper_program_is_single(bool *helper)
+{
+	*helper = false;
+	return true;
+}
+
+bool rds_aside_begin(void)
+{
+	return false;
+}
+
+void rds_aside_end(void)
+{
+}
+
+bool rds_aside_can_repeat(void)
+{
+	return false;
+}
+
+void rds_aside_repeat_call(long nr, const long args[5])
+{
+	(void)nr;
+	(void)args;
+}
+
+void rds_helper_fork_prepare(void)
+{
+}
+
+void rds_helper_fork_parent(void)
+{
+}
+
+void rds_progress_exit_now(bool interrupted)
+{
+	(void)interrupted;
+}
+
+void rds_progress_exit(void)
+{
+}
+
+void rds_progress_exit_begin(bool interrupted)
+{
+	(void)interrupted;
 }
