@@ -280,17 +280,22 @@ void reg_proc_leave(struct registry *reg)
 
 /* ---- living processes ---- */
 
-bool registry_proc_alive(struct registry *reg, uint32_t slot, const struct rds_procid *id)
+/*
+ * True, at this moment.  Whoever reads more of the slot asks again afterwards: that may be of the
+ * slot's next owner.
+ */
+static bool slot_is_of(struct registry *reg, uint32_t slot, const struct rds_procid *id)
 {
 	uint64_t idw[2];
 
 	memcpy(idw, id, sizeof(idw));
-	if (!reg_proc_is(reg, reg_view_current(reg), slot, idw))
-		return false;
-	if (slot == reg->slot)
-		return true;
-	/* Checked again afterwards: the lock may be that of the slot's next owner. */
-	return reg_slot_held(reg, slot) && reg_proc_is(reg, reg_view_current(reg), slot, idw);
+	return reg_proc_is(reg, reg_view_current(reg), slot, idw);
+}
+
+bool registry_proc_alive(struct registry *reg, uint32_t slot, const struct rds_procid *id)
+{
+	return slot_is_of(reg, slot, id) &&
+	       (slot == reg->slot || (reg_slot_held(reg, slot) && slot_is_of(reg, slot, id)));
 }
 
 bool registry_proc_find(struct registry *reg, const struct rds_procid *id, uint32_t *slot)
@@ -315,28 +320,16 @@ void registry_set_cm_port(struct registry *reg, uint16_t port)
 
 uint16_t registry_proc_cm_port(struct registry *reg, uint32_t slot, const struct rds_procid *id)
 {
-	uint64_t idw[2];
-	uint32_t port;
+	uint32_t port = slot_is_of(reg, slot, id) ? reg_load(&reg->f->proc[slot].cm_port) : 0;
 
-	memcpy(idw, id, sizeof(idw));
-	if (!reg_proc_is(reg, reg_view_current(reg), slot, idw))
-		return 0;
-	port = reg_load(&reg->f->proc[slot].cm_port);
-	/* Checked again: the port may be that of the slot's next owner. */
-	return reg_proc_is(reg, reg_view_current(reg), slot, idw) ? (uint16_t)port : 0;
+	return slot_is_of(reg, slot, id) ? (uint16_t)port : 0;
 }
 
 pid_t registry_proc_pid(struct registry *reg, uint32_t slot, const struct rds_procid *id)
 {
-	uint64_t idw[2];
-	pid_t pid;
+	pid_t pid = slot_is_of(reg, slot, id) ? reg_load(&reg->f->proc[slot].pid) : 0;
 
-	memcpy(idw, id, sizeof(idw));
-	if (!reg_proc_is(reg, reg_view_current(reg), slot, idw))
-		return 0;
-	pid = reg_load(&reg->f->proc[slot].pid);
-	/* As in registry_proc_cm_port(). */
-	return reg_proc_is(reg, reg_view_current(reg), slot, idw) ? pid : 0;
+	return slot_is_of(reg, slot, id) ? pid : 0;
 }
 
 bool registry_proc_pid_is(struct registry *reg, uint32_t slot, const struct rds_procid *id, pid_t pid)
