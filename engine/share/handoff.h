@@ -41,7 +41,12 @@ int rds_handoff_take_parked(int standin, bool has_lease, struct rds_handoff_pack
  * sk is not changed. rx held.
  */
 int rds_handoff_write_state(struct rds_sock *sk, int fd, off_t *size);
-void rds_handoff_log_cut(const char *what, int err); /* there was no room for the rest of them */
+/*
+ * Appends a record and its bytes to the file, at *size.  False: there is no room for it, and the
+ * log says that such records (what) are lost; *size is as before.
+ */
+bool rds_handoff_put(int fd, off_t *size, const void *record, size_t len, const void *bytes, size_t nbytes,
+		     const char *what);
 /* All but the counts of the records that follow the state in the file. */
 void rds_share_state_fill(const struct rds_sock *sk, struct rds_share_state *st);
 /*

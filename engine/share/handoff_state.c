@@ -31,16 +31,25 @@ void rds_share_state_fill(const struct rds_sock *sk, struct rds_share_state *st)
 	st->barrier_id = atomic_load_explicit(&sk->marks.last_id, memory_order_relaxed);
 }
 
-void rds_handoff_log_cut(const char *what, int err)
+bool rds_handoff_put(int fd, off_t *size, const void *record, size_t len, const void *bytes, size_t nbytes,
+		     const char *what)
 {
+	const off_t whole = *size;
+	int err = os_file_append(fd, size, record, len);
+
+	if (!err)
+		err = os_file_append(fd, size, bytes, nbytes);
+	if (!err)
+		return true;
+	*size = whole; /* the next record overwrites the partial one */
 	rds_error("%s of an RDS socket cannot be handed off with it, and are lost: %s%s", what, strerror(-err),
 		  err == -EFBIG ? "; raise the limit of file sizes (ulimit -f)" : "");
+	return false;
 }
 
-static int handoff_put_message(const struct rds_inc *inc, int fd, off_t *size)
+static bool handoff_put_message(const struct rds_inc *inc, int fd, off_t *size)
 {
 	struct rds_share_message m;
-	int err;
 
 	memset(&m, 0, sizeof(m)); /* padding too: no other memory of ours leaves */
 	m.saddr = inc->saddr;
@@ -51,54 +60,40 @@ static int handoff_put_message(const struct rds_inc *inc, int fd, off_t *size)
 	m.real_ns = inc->real_ns;
 	if (inc->trace_ns[0])
 		memcpy(m.trace_ns, inc->trace_ns, sizeof(m.trace_ns));
-	err = os_file_append(fd, size, &m, sizeof(m));
-	return err ? err : os_file_append(fd, size, inc->data, inc->len);
+	return rds_handoff_put(fd, size, &m, sizeof(m), inc->data, inc->len, "received messages");
 }
 
 static uint32_t handoff_put_messages(const struct rds_sock *sk, int fd, off_t *size)
 {
 	const struct rds_inc *inc;
 	uint32_t n = 0;
-	off_t whole;
-	int err;
 
-	for (inc = sk->rx_head; inc; inc = inc->next, n++) {
-		whole = *size;
-		err = handoff_put_message(inc, fd, size);
-		if (!err)
-			continue;
-		*size = whole; /* the next record overwrites the partial one */
-		rds_handoff_log_cut("received messages", err);
-		break;
-	}
+	for (inc = sk->rx_head; inc && handoff_put_message(inc, fd, size); inc = inc->next)
+		n++;
 	return n;
+}
+
+static bool handoff_put_report(const struct rds_op *op, int fd, off_t *size)
+{
+	struct rds_share_report r;
+
+	memset(&r, 0, sizeof(r));
+	r.token = op->token;
+	r.status = op->status;
+	r.asked = op->notify;
+	r.short_form = op->short_notify;
+	r.blocks_sends = op->blocks_sends;
+	r.to = op->to;
+	return rds_handoff_put(fd, size, &r, sizeof(r), NULL, 0, "notifications");
 }
 
 static uint32_t handoff_put_reports(const struct rds_sock *sk, int fd, off_t *size)
 {
 	const struct rds_op *op;
 	uint32_t n = 0;
-	off_t whole;
-	int err;
 
-	for (op = sk->reports; op; op = op->report_next, n++) {
-		struct rds_share_report r;
-
-		memset(&r, 0, sizeof(r));
-		r.token = op->token;
-		r.status = op->status;
-		r.asked = op->notify;
-		r.short_form = op->short_notify;
-		r.blocks_sends = op->blocks_sends;
-		r.to = op->to;
-		whole = *size;
-		err = os_file_append(fd, size, &r, sizeof(r));
-		if (!err)
-			continue;
-		*size = whole;
-		rds_handoff_log_cut("notifications", err);
-		break;
-	}
+	for (op = sk->reports; op && handoff_put_report(op, fd, size); op = op->report_next)
+		n++;
 	return n;
 }
 

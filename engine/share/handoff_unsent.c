@@ -64,10 +64,9 @@ unsigned rds_handoff_unsent_take(struct rds_sock *sk)
 	return n;
 }
 
-static int unsent_put_one(const struct rds_queue_item *q, int fd, off_t *size)
+static bool unsent_put_one(const struct rds_queue_item *q, int fd, off_t *size)
 {
 	struct rds_share_unsent m;
-	int err;
 
 	memset(&m, 0, sizeof(m));
 	m.to = q->handoff.to;
@@ -82,26 +81,16 @@ static int unsent_put_one(const struct rds_queue_item *q, int fd, off_t *size)
 	m.has_cookie = q->hdr.ext_type == RDS_EXTHDR_RDMA_DEST;
 	if (m.has_cookie)
 		m.cookie = rds_cookie(q->hdr.ext_rkey, q->hdr.ext_offset);
-	err = os_file_append(fd, size, &m, sizeof(m));
-	return err ? err : os_file_append(fd, size, q->data, m.len);
+	return rds_handoff_put(fd, size, &m, sizeof(m), q->data, m.len, "unsent messages");
 }
 
 uint32_t rds_handoff_unsent_put(const struct rds_sock *sk, int fd, off_t *size)
 {
 	const struct rds_queue_item *q;
 	uint32_t n = 0;
-	off_t whole;
-	int err;
 
-	for (q = sk->handoff; q; q = q->next, n++) {
-		whole = *size;
-		err = unsent_put_one(q, fd, size);
-		if (!err)
-			continue;
-		*size = whole; /* the next record overwrites the partial one */
-		rds_handoff_log_cut("unsent messages", err);
-		break;
-	}
+	for (q = sk->handoff; q && unsent_put_one(q, fd, size); q = q->next)
+		n++;
 	return n;
 }
 
