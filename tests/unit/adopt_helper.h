@@ -5,7 +5,6 @@
 #ifndef TESTS_UNIT_ADOPT_HELPER_H
 #define TESTS_UNIT_ADOPT_HELPER_H
 
-#include <arpa/inet.h>
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,23 +16,11 @@
 #include "engine/share/lease.h"
 #include "engine/calls/start.h"
 #include "tests/slow.h"
+#include "tests/unit/bound_helper.h"
 #include "tests/unit/suite.h"
 
 static struct rds_sock *warm;
 static int standin, warm_fd;
-
-static inline struct rds_sock *bound_here(int *fd, struct sockaddr_in *sin)
-{
-	socklen_t room = sizeof(*sin);
-	struct rds_sock *sk;
-
-	*sin = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	*fd = rds_call_socket(SOCK_SEQPACKET, 0, &sk);
-	ck_assert_int_ge(*fd, 0);
-	ck_assert_int_eq(rds_call_bind(sk, (struct sockaddr *)sin, sizeof(*sin)), 0);
-	ck_assert_int_eq(rds_call_getsockname(sk, (struct sockaddr *)sin, &room), 0);
-	return sk;
-}
 
 static inline void setup(void)
 {

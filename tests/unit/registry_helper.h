@@ -184,4 +184,15 @@ static inline void child_wait(int from)
 	child_assert(read(from, &c, 1) == 1);
 }
 
+/* A child that has the locks of all areas until it is told to end. */
+static inline void holder_of_all(int from, int to)
+{
+	int fd = open(test_file, O_RDWR);
+
+	for (int i = 0; i < REG_AREAS; i++)
+		child_assert(os_lock(fd, F_WRLCK, REG_AREA_BYTE(i), 1, false) == 0);
+	child_say(to, "", 1);
+	child_wait(from);
+}
+
 #endif

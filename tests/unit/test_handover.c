@@ -17,6 +17,7 @@
 #include "engine/conn/conn.h"
 #include "engine/calls/start.h"
 #include "tests/slow.h"
+#include "tests/unit/bound_helper.h"
 #include "tests/unit/suite.h"
 
 enum answer { TRUTH, NOBODYS, OURS, NONE };
@@ -58,19 +59,6 @@ bool __wrap_registry_sock_is_gone(struct registry *reg, uint32_t idx, const stru
 	(void)idx;
 	(void)who;
 	return false;
-}
-
-static struct rds_sock *bound_here(int *fd, struct sockaddr_in *sin)
-{
-	socklen_t len = sizeof(*sin);
-	struct rds_sock *sk;
-
-	*sin = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	*fd = rds_call_socket(SOCK_SEQPACKET, 0, &sk);
-	ck_assert_int_ge(*fd, 0);
-	ck_assert_int_eq(rds_call_bind(sk, (struct sockaddr *)sin, sizeof(*sin)), 0);
-	ck_assert_int_eq(rds_call_getsockname(sk, (struct sockaddr *)sin, &len), 0);
-	return sk;
 }
 
 static void setup(void)

@@ -15,6 +15,7 @@
 #include "engine/calls/start.h"
 #include "engine/rdma/rdma.h"
 #include "tests/slow.h"
+#include "tests/unit/bound_helper.h"
 #include "tests/unit/suite.h"
 
 static _Atomic size_t without; /* no memory for this size */
@@ -66,19 +67,6 @@ static struct rds_sock *from, *to;
 static int from_fd, to_fd;
 static unsigned char bytes[100], region[100];
 static uint64_t cookie;
-
-static struct rds_sock *bound_here(int *fd, struct sockaddr_in *sin)
-{
-	socklen_t len = sizeof(*sin);
-	struct rds_sock *sk;
-
-	*sin = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	*fd = rds_call_socket(SOCK_SEQPACKET, 0, &sk);
-	ck_assert_int_ge(*fd, 0);
-	ck_assert_int_eq(rds_call_bind(sk, (struct sockaddr *)sin, sizeof(*sin)), 0);
-	ck_assert_int_eq(rds_call_getsockname(sk, (struct sockaddr *)sin, &len), 0);
-	return sk;
-}
 
 static void setup(void)
 {

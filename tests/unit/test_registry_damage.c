@@ -400,16 +400,6 @@ START_TEST(a_stopped_process_holds_the_lock)
 }
 END_TEST
 
-static void holder_of_all(int from, int to)
-{
-	int fd = open(test_file, O_RDWR);
-
-	for (int i = 0; i < REG_AREAS; i++)
-		child_assert(os_lock(fd, F_WRLCK, REG_AREA_BYTE(i), 1, false) == 0);
-	child_say(to, "", 1);
-	child_wait(from);
-}
-
 START_TEST(stopped_processes_hold_all_locks)
 {
 	struct registry *reg = open_ok();

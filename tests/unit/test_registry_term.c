@@ -75,16 +75,6 @@ START_TEST(moved_again_and_again)
 }
 END_TEST
 
-static void holder_of_all(int from, int to)
-{
-	int fd = open(test_file, O_RDWR);
-
-	for (int i = 0; i < REG_AREAS; i++)
-		child_assert(os_lock(fd, F_WRLCK, REG_AREA_BYTE(i), 1, false) == 0);
-	child_say(to, "", 1);
-	child_wait(from);
-}
-
 /*
  * Nobody can have the lock, and a copy is being made, which has it already: a socket that is closed
  * is gone from there, too.
