@@ -118,7 +118,7 @@ struct reg_sock {
 	_Atomic uint16_t shared; /* other processes use it, too, or have used it */
 	_Atomic uint32_t sndbuf, rcvbuf;
 	/*
-	 * An upper bound of the bytes in its mailbox (share/orphan_inbox.c): never less than what
+	 * An upper bound of the bytes in its mailbox (share/mailbox.c): never less than what
 	 * is there.
 	 */
 	_Atomic uint32_t mailbox_bytes;

@@ -17,8 +17,8 @@
 #define RDS_HANDOFF_FDS 4
 
 /*
- * Sends a parked packet through `pair`, the owner's end, into the stand-in. inbox (the mailbox)
- * and will (the lease) may be -1. 0 or -errno. The caller keeps its descriptors.
+ * Sends a parked packet through `pair`, the owner's end, into the stand-in. mailbox and lease
+ * may be -1. 0 or -errno. The caller keeps its descriptors.
  */
 int rds_handoff_park(int pair, int file, int mailbox, int lease, uint64_t size);
 bool rds_handoff_is_parked(int standin); /* there is a parked packet. Takes no descriptor */
@@ -72,7 +72,7 @@ int rds_handoff_unsent_get(struct rds_sock *sk, const char **at, const char *end
 void rds_handoff_unsent_send(struct rds_sock *sk, bool counted);
 void rds_handoff_unsent_drop(struct rds_sock *sk, bool counted);
 
-/* ---- orphan_inbox.c ---- */
+/* ---- mailbox.c ---- */
 
 /* Makes the mailbox of the socket of that name: a listening descriptor, or -errno. */
 int rds_mailbox_make(const struct rds_procid *name);
@@ -86,7 +86,7 @@ int rds_mailbox_empty(int mailbox, struct rds_sock *sk);
 /* ---- handoff_unbound.c (the rest is in rds.h) ---- */
 void rds_handoff_unbound_forget(void); /* forked child */
 
-/* orphan_inbox.c: callbacks of rds_conn_client (conn/client.h). */
+/* mailbox.c: callbacks of rds_conn_client (conn/client.h). */
 void rds_mailbox_deliver_all(void);
 struct rds_queue_item *rds_mailbox_deliver(struct rds_conn *unrouted);
 

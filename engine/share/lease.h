@@ -10,7 +10,7 @@
  *
  * A borrower keeps four descriptors, its *standby*:
  *   - the lease;
- *   - the mailbox (orphan_inbox.c);
+ *   - the mailbox (mailbox.c);
  *   - a copy of the owner's end of the pair, so that the stand-in does not hang up with the owner;
  *   - the owner's *hang-up pipe*. Only the owner's helper has the other end. The pipe hangs up when
  *     the owner has ended, and a sleeping borrower can wait for that.
@@ -42,7 +42,7 @@ int rds_lease_make(struct rds_sock *sk);
  */
 int rds_lease_take(struct rds_sock *sk, int page);
 /*
- * Keeps the mailbox that came with a lease, or without one (orphan_inbox.c). Takes the descriptor.
+ * Keeps the mailbox that came with a lease, or without one (mailbox.c). Takes the descriptor.
  */
 int rds_lease_take_mailbox(struct rds_sock *sk, int mailbox);
 bool rds_lease_is_sound(int page); /* of the size of a lease, and no process can shrink it */

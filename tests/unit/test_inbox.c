@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_inbox.c - a mailbox is emptied (share/orphan_inbox.c): batches in the order in which they
+ * test_inbox.c - a mailbox is emptied (share/mailbox.c): batches in the order in which they
  * came, invalid data that any process may have written, and connections on which nothing has come
  * yet.
  */

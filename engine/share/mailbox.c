@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * orphan_inbox.c - the mailbox, for messages to a socket that no process owns (protocol.h).
+ * mailbox.c - the mailbox, for messages to a socket that no process owns (protocol.h).
  *
  * A process that ends puts the messages that it still has for such a socket into the mailbox. The
  * next owner takes them out.
