@@ -13,6 +13,7 @@
  */
 #include "engine/conn/conn.h"
 #include "engine/calls/names.h"
+#include "engine/node/local_address.h"
 #include "engine/sys/patience.h"
 #include "engine/progress/transports.h"
 #include "engine/calls/start.h"

@@ -15,6 +15,7 @@
  */
 #include "engine/conn/client.h"
 #include "engine/conn/port_cache.h"
+#include "engine/node/local_address.h"
 
 #include <string.h>
 

@@ -22,6 +22,7 @@
 #include "engine/conn/client.h"
 #include "engine/wire/port_set.h"
 #include "engine/conn/port_cache.h"
+#include "engine/node/local_address.h"
 
 #include <stdlib.h>
 #include <string.h>

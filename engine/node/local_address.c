@@ -10,13 +10,14 @@
  * Only a positive answer is remembered: a program that waits for an address to appear must see it
  * at once.
  */
-#include "engine/wire/addr.h"
+#include "engine/node/local_address.h"
 
 #include <errno.h>
 #include <stdatomic.h>
 
 #include "engine/sys/log.h"
 #include "engine/sys/os.h"
+#include "engine/wire/addr.h"
 
 #define REMEMBER_NS UINT64_C(1000000000)
 #define REMEMBERED 8

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * addr.h - RDS addresses. The checks that bind, connect and send make on a sockaddr (three
- * different tables of errnos, as in the kernel), the conversion back, and whether an address
- * belongs to this host.
+ * different tables of errnos, as in the kernel), and the conversion back.
  */
 #ifndef ENGINE_WIRE_ADDR_H
 #define ENGINE_WIRE_ADDR_H
@@ -50,14 +49,6 @@ socklen_t rds_addr_to_sockaddr(const struct in6_addr *ip, uint16_t port, uint32_
  * *len. *len < 0 is -EINVAL, bad pointers are -EFAULT.
  */
 int rds_addr_to_user(const struct sockaddr_storage *ss, socklen_t real, struct sockaddr *addr, socklen_t *len);
-
-/*
- * May a socket of this host be bound to it? 0, -EADDRNOTAVAIL, or -ENOMEM (no descriptor left for
- * the check). 127/8 and ::1 always may. Asks the kernel through datagram sockets
- * (node/local_address.c). A positive answer is remembered for a second. Subnet broadcasts are not
- * local, whatever bind() says.
- */
-int rds_node_addr_is_local(const struct in6_addr *ip, uint32_t scope);
 
 #define RDS_ADDR_STRLEN 72
 /* "10.0.0.1:4000" or "[fe80::1%2]:4000" into buf; returns buf. */

@@ -18,6 +18,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "engine/node/local_address.h"
 #include "engine/wire/addr.h"
 #include "engine/sys/uaccess.h"
 #include "tests/unit/suite.h"
