@@ -39,7 +39,7 @@ void rds_call_recv_no_name(struct msghdr *msg);
 /*
  * socket(PF_RDS, type, protocol): checks type and protocol in the kernel's order (net/socket.c,
  * net/rds/af_rds.c: rds_create()), starts the engine on first use, makes the stand-in pair.
- * Returns the application's descriptor number (lowest free one, SOCK_CLOEXEC and SOCK_NONBLOCK
+ * Returns the program's descriptor number (lowest free one, SOCK_CLOEXEC and SOCK_NONBLOCK
  * applied) and stores the socket with one reference, which belongs to the descriptor: the caller
  * drops it by rds_call_number_closed().
  */
@@ -338,11 +338,11 @@ bool rds_aside_can_repeat(void);
  */
 void rds_aside_repeat_call(long nr, const long args[5]);
 /*
- * True if fd is one of the engine's own descriptors: the application must not close or replace it.
+ * True if fd is one of the engine's own descriptors: the program must not close or replace it.
  */
 bool os_fd_is_internal(int fd);
 /*
- * Moves an internal descriptor out of the way, because the application wants to dup2() onto its
+ * Moves an internal descriptor out of the way, because the program wants to dup2() onto its
  * number. 0 or -errno.
  */
 int os_fd_move_internal(int fd);

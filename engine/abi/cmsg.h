@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-/* bits of rds_cmsg_summary.present, as sections 4.1 and 9.4 distinguish them */
+/* Bits of rds_cmsg_summary.present: kinds of control messages that a program may send. */
 enum rds_cmsg_kind {
 	RDS_HAS_ARGS = 1,
 	RDS_HAS_DEST = 2,

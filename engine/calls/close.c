@@ -3,8 +3,8 @@
  * close.c - the last close of a socket: no process has it any more, or another process owns it from
  * now on.
  *
- * The application holds one end of an AF_UNIX SOCK_SEQPACKET pair, the engine holds the other.  The
- * kernel hangs up the engine's end when the last copy of the application's end is gone, in any
+ * The program holds one end of an AF_UNIX SOCK_SEQPACKET pair, the engine holds the other.  The
+ * kernel hangs up the engine's end when the last copy of the program's end is gone, in any
  * process: that is the socket's last close.
  */
 #include <stdlib.h>

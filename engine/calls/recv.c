@@ -281,7 +281,7 @@ static ssize_t recv_deliver_cong(struct rds_sock *sk, int fd, struct msghdr *msg
 
 /*
  * Delivers notifications of operations alone.  They are taken even with MSG_PEEK, and even if the
- * control buffer has no room for them (5.3).  rx held.
+ * control buffer has no room for them.  rx held.
  */
 static ssize_t recv_deliver_notify(struct rds_sock *sk, int fd, struct msghdr *msg)
 {

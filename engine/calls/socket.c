@@ -23,7 +23,7 @@ static int socket_check_type(int type, int protocol)
 	return 0;
 }
 
-/* Returns the application's end, and its inode.  *own: the engine's end. */
+/* Returns the program's end, and its inode.  *own: the engine's end. */
 static int socket_make_pair(int type, int *own, uint64_t *inode)
 {
 	struct stat st;

@@ -46,10 +46,7 @@ static void conn_cancel_sent_to(struct rds_conn *conn, void *arg)
 	rds_unlock(&conn->tx);
 }
 
-/*
- * The family is not checked: the length alone decides what the address is, even if that is wrong
- * (trap 12).
- */
+/* The family is not checked: as in the kernel the length alone decides what the address is. */
 static int set_cancel_sent_to(struct rds_sock *sk, const void *val, int len)
 {
 	struct cancel c = {.sk = sk};

@@ -8,7 +8,7 @@
  *
  * - Messages that no peer is there to take would wait for ever: they are dropped.
  * - For a peer that is stopped, or slower than the program, messages of closed sockets may take
- *   ORPHANS_MAX, the sockets themselves included.  Above that, the unsent messages of the next
+ *   CLOSED_MAX, the sockets themselves included.  Above that, the unsent messages of the next
  *   closed socket are dropped.  Its own messages do not count.  So a program with few sockets loses
  *   none, whatever SNDBUF it has set.
  *
@@ -18,7 +18,7 @@
  */
 #include "engine/conn/client.h"
 
-#define ORPHANS_MAX ((uint64_t)64 << 20)
+#define CLOSED_MAX ((uint64_t)64 << 20)
 
 /* conn->tx held */
 static void queue_drop_sock(struct rds_conn *conn, const struct rds_sock *sk, bool sent)
@@ -46,14 +46,14 @@ static bool queue_closed_too_much(const struct rds_conn *conn, const struct rds_
 	const struct rds_queue_item *q;
 	uint64_t n = 0;
 
-	for (q = conn->queue; q && n <= ORPHANS_MAX; q = q->next) {
+	for (q = conn->queue; q && n <= CLOSED_MAX; q = q->next) {
 		sk = q->u.sk;
 		if (!sk || sk == but || atomic_load_explicit(&sk->open, memory_order_relaxed))
 			continue;
 		n += sizeof(*q) + q->hdr.len + (sk != last ? sizeof(*sk) : 0);
 		last = sk;
 	}
-	return n > ORPHANS_MAX;
+	return n > CLOSED_MAX;
 }
 
 /*
@@ -89,12 +89,12 @@ static void queue_drop_if_crowded(struct rds_conn *conn, const struct rds_sock *
 	rds_ip_str(&conn->id.faddr, to);
 	rds_warn("closed sockets have left more than %u MiB for %s, where nothing is received (is a process stopped "
 		 "there?): further messages are dropped when their socket is closed, as in the kernel",
-		 (unsigned)(ORPHANS_MAX >> 20), to);
+		 (unsigned)(CLOSED_MAX >> 20), to);
 }
 
 void rds_conn_sock_closed(const struct rds_sock *sk)
 {
-	bool many = atomic_load(&rds_sock_closed_bytes) > (int64_t)ORPHANS_MAX, nobody;
+	bool many = atomic_load(&rds_sock_closed_bytes) > (int64_t)CLOSED_MAX, nobody;
 	struct rds_conn *conn;
 
 	if (atomic_load(&sk->snd) < RDS_SND_MSG)

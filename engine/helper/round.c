@@ -28,11 +28,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sched.h>
+
+#include "engine/rds.h"
 #include "engine/sys/os.h"
 #include "engine/sys/patience.h"
-#include "engine/rds.h"
-
-#include <sched.h>
 
 _Atomic unsigned rds_helper_fork_waits;
 static rds_lock_t round_lock = RDS_LOCK_INIT(RDS_LOCK_PLAIN);
@@ -55,7 +55,7 @@ void rds_helper_fork_prepare(void)
 		sched_yield();
 	if (fork_waited)
 		atomic_fetch_add(&forks, 1);
-	/* The helper is held up by round_lock and starts no new activity of this kind. */
+	/* No more are added: that is done by the helper, which waits for round_lock. */
 	while (atomic_load(&rds_helper_fork_waits) && os_now_ns() < until)
 		sched_yield();
 }

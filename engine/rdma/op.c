@@ -153,7 +153,7 @@ void rds_op_fetch_end(struct rds_op *op, bool broken)
 	op->conn->rdma->offered_bytes -= op->total;
 }
 
-/* With RECVERR alone the program learns only that it failed, not how (9.6). */
+/* With RECVERR alone the program learns only that it failed, not how. */
 bool rds_op_is_reported(const struct rds_op *op)
 {
 	if (!atomic_load(&op->sk->open) && !atomic_load(&op->sk->handing_off))

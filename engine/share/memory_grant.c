@@ -185,16 +185,16 @@ void rds_owner_grant_forget(void)
 
 /* ---- the borrower ---- */
 
-static _Atomic unsigned giving, gifts; /* grants that are under way; all that were ever begun */
+static _Atomic unsigned granting, grants; /* that are under way; all that were ever begun */
 
 /*
  * The state of the grants that the forking thread has seen before the fork.  The child's copy of
- * `giving` is not enough: the kernel copies the descriptors before the memory, so a grant that had
- * its descriptor open then may be over in the memory that the child gets.
+ * `granting` is not enough: the kernel copies the descriptors before the memory, so a grant that
+ * had its descriptor open then may be over in the memory that the child gets.
  */
 static __thread struct {
 	bool seen, open;
-	unsigned gifts;
+	unsigned grants;
 } fork_view __attribute__((tls_model("initial-exec")));
 
 /* Only to a process of this user or of root. */
@@ -211,13 +211,13 @@ static int grant_send_memory(int conn, uint64_t token)
 	struct pollfd p = {.fd = conn, .events = POLLIN};
 	int memory, err, result = -EPERM;
 
-	atomic_fetch_add(&gifts, 1);
-	atomic_fetch_add(&giving, 1);
+	atomic_fetch_add(&grants, 1);
+	atomic_fetch_add(&granting, 1);
 	memory = rds_foreign_memory_fd_open();
 	err = memory < 0 ? memory : os_pass_send(conn, &g, sizeof(g), &memory, 1, 0);
 	if (memory >= 0)
 		os_close(memory);
-	atomic_fetch_sub(&giving, 1);
+	atomic_fetch_sub(&granting, 1);
 	if (err)
 		return err == -EMFILE || err == -ENFILE || err == -ENOMEM ? err : -EPERM;
 	if (os_poll(&p, 1, (int)rds_patience_ms(RDS_PATIENCE_MEMORY_GRANT)) <= 0)
@@ -246,8 +246,8 @@ int rds_borrower_grant_send(const struct rds_grant_address *d)
 void rds_borrower_grant_fork_prepare(void)
 {
 	fork_view.seen = true;
-	fork_view.open = atomic_load(&giving) != 0;
-	fork_view.gifts = atomic_load(&gifts);
+	fork_view.open = atomic_load(&granting) != 0;
+	fork_view.grants = atomic_load(&grants);
 }
 
 static int grant_close_copy(int fd, void *parent)
@@ -263,11 +263,11 @@ static int grant_close_copy(int fd, void *parent)
  */
 void rds_borrower_grant_forked(int parent)
 {
-	bool any = fork_view.seen ? fork_view.open || fork_view.gifts != atomic_load(&gifts) : atomic_load(&gifts) != 0;
+	bool any = fork_view.seen ? fork_view.open || fork_view.grants != atomic_load(&grants) : atomic_load(&grants) != 0;
 
 	fork_view.seen = false;
-	atomic_store(&giving, 0);
-	atomic_store(&gifts, 0);
+	atomic_store(&granting, 0);
+	atomic_store(&grants, 0);
 	if (any && os_fds_each(grant_close_copy, &parent))
 		(void)os_fds_probe(grant_close_copy, &parent);
 }

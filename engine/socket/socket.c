@@ -2,8 +2,8 @@
 /*
  * socket.c - the structures of sockets: made, listed, exported to the helper, reused.
  *
- * The application holds one end of an AF_UNIX SOCK_SEQPACKET pair, the engine holds the other.  The
- * kernel hangs up our end when the last copy of the application's end is closed, in any process:
+ * The program holds one end of an AF_UNIX SOCK_SEQPACKET pair, the engine holds the other.  The
+ * kernel hangs up our end when the last copy of the program's end is closed, in any process:
  * that is the socket's last close.
  *
  * Structures come from a slab that is never given back, so that a stale pointer can be asked

@@ -82,7 +82,7 @@ struct rds_sock {
 	uint32_t exported;
 	/* the other descriptor table closes its number; holds a reference */
 	struct rds_deferred_call close_call;
-	uint64_t inode;		/* of the application's end of the pair */
+	uint64_t inode;		/* of the program's end of the pair */
 	struct rds_procid name; /* name of that end (node/socket_name.h) */
 	uint32_t reg_idx;
 	struct rds_helper_event ev;
@@ -164,7 +164,7 @@ struct rds_sock {
 	_Atomic bool watched_edge;
 	/* calls for other processes sleep for it (share/owner_sleep.c): tell the helper */
 	_Atomic bool proxy_sleeps;
-	/* a packet lies in the application's end / its send buffer is filled */
+	/* a packet lies in the program's end / its send buffer is filled */
 	_Atomic bool shown_in, hidden_out;
 	_Atomic uint8_t shown; /* number of such packets, RDS_SHOWN_MAX at most */
 };

@@ -3,7 +3,7 @@
  * standin.c - readiness: waking threads, and what the kernel sees on the stand-in descriptor.
  *
  * The engine's own queues are the truth, and the stand-in shows it to the kernel: a packet in the
- * application's end means readable, a full send buffer means not writable.  The packet has no
+ * program's end means readable, a full send buffer means not writable.  The packet has no
  * bytes: a process without this library that reads it gets an end of file, and nothing that could
  * be taken for data.
  *

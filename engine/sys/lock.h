@@ -3,13 +3,13 @@
  * lock.h - the engine's lock: a futex word, and a *bias* to the one thread that takes it
  * repeatedly.
  *
- * A 64-byte message used to cost eleven locked instructions on its way out and five on its way in,
- * and nearly all of its time went there (measured). Most programs use a socket from one thread, and
- * the helper uses it a hundred times a second. So a lock is biased to a thread that takes it some
- * dozen times in a row. From then on this thread, the bias owner, marks its thread record
- * (thread_record.h) by plain stores instead. Another thread that wants the lock takes the word,
- * withdraws the bias and waits until the bias owner is outside the lock. After a bias that lasted
- * only a short time, the next bias needs a longer streak.
+ * Without the bias a 64-byte message costs eleven locked instructions on its way out and five on
+ * its way in, and nearly all of its time goes there (measured). Most programs use a socket from one
+ * thread, and the helper uses it a hundred times a second. So a lock is biased to a thread that
+ * takes it some dozen times in a row. From then on this thread, the bias owner, marks its thread
+ * record (thread_record.h) by plain stores instead. Another thread that wants the lock takes the
+ * word, withdraws the bias and waits until the bias owner is outside the lock. After a bias that
+ * lasted only a short time, the next bias needs a longer streak.
  *
  * The lock is not recursive. A signal handler that interrupts the holder finds the lock taken, with
  * or without bias. A thread that finds the lock taken spins for about the length of the longest

@@ -21,9 +21,9 @@
  *		before control
  *	making (transport/verbs/dev/device.c)
  *		after control, before rx
- *	queue_busy_walk (conn/send_queue.c)
+ *	queue_busy_walk (conn/busy_conns.c)
  *		before conn->tx
- *	queue_busy_lock (conn/send_queue.c), fault_ep.lock (tests/faults/transport)
+ *	queue_busy_lock (conn/busy_conns.c), fault_ep.lock (tests/faults/transport)
  *		after conn->tx
  *	fds_lock (sys/own_fds.c)
  *		after all of them; a hook of that list may take reg->mutex

@@ -96,7 +96,7 @@ static int stderr_fd_find(void)
  * Moves the descriptor to a high number, away from programs that rely on the lowest free
  * descriptor. The number is not on the list of internal descriptors. Registering it takes that
  * list's lock, which would then be below every lock under which a thread logs. It need not be on
- * the list: if the application closes or replaces it, the cost is one reopening.
+ * the list: if the program closes or replaces it, the cost is one reopening.
  */
 static int fd_move_high(int fd)
 {

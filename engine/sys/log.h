@@ -26,7 +26,7 @@ struct rds_log_site {
  * Sets level and file; options.c calls it once the environment is read. path "" or NULL means
  * stderr. The file is opened with the first line. If it cannot be opened, one warning says so and
  * lines go to stderr. Nothing is printed while stderr is closed, full, without a reader, or a
- * sequenced-packet socket (it may be the application's RDS socket).
+ * sequenced-packet socket (it may be the program's RDS socket).
  */
 void rds_log_setup(int level, const char *path);
 

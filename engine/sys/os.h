@@ -274,12 +274,12 @@ int os_fd_dup_of_main(int n);
 
 /*
  * Internal descriptors (own_fds.c): every descriptor that the engine keeps is registered, so that
- * an application loop that closes or replaces arbitrary numbers can be kept away from it. The
- * application may want a number that the engine has (dup2): then the descriptor is moved, and its
+ * a loop of the program that closes or replaces arbitrary numbers can be kept away from it. The
+ * program may want a number that the engine has (dup2): then the descriptor is moved, and its
  * owner has to learn the new number. The owner either keeps the number in an _Atomic int that is
  * rewritten (a slot), or registers a hook. A slot may be read at any time. A call that is just
  * using the old number may fail with EBADF or, if the number already has its new meaning, act on
- * the application's descriptor. So owners should expect EBADF and retry with the new number, and a
+ * the program's descriptor. So owners should expect EBADF and retry with the new number, and a
  * number that the kernel is to keep is given to it between os_fds_hold() and os_fds_release().
  *
  * epoll remembers the number under which a descriptor was added. After a move the events still

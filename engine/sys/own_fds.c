@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * own_fds.c - the list of descriptors that belong to the engine and not to the application.
+ * own_fds.c - the list of descriptors that belong to the engine and not to the program.
  *
- * Every close() and dup2() of the application asks for a number, so a look-up is two loads without
+ * Every close() and dup2() of the program asks for a number, so a look-up is two loads without
  * a lock. The list is a table of pages by number; pages are made on demand and never freed. Changes
  * are made under fds_lock. An internal number is chosen high: there neither code that relies on the
- * lowest free number nor select() of the application meets it. It can be moved. All of this is
+ * lowest free number nor select() of the program meets it. It can be moved. All of this is
  * about the program's table; a thread with a table of its own (fd_table.c) has no list. This file
  * knows neither what a descriptor is for nor its users.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * uaccess.c - probes the application's pointers by system calls.
+ * uaccess.c - probes the program's pointers by system calls.
  *
  * Reading: rt_sigprocmask() with an impossible `how` copies eight bytes from the address before it
  * refuses. It is the cheapest call that does so (0.1 us a page, a fifth of MADV_POPULATE_READ). It

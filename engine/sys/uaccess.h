@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * uaccess.h - is this pointer of the application usable? RDS promises EFAULT and not a crash, and
+ * uaccess.h - is this pointer of the program usable? RDS promises EFAULT and not a crash, and
  * the library may own no signal handler. So address ranges are probed by system calls that touch
  * them as the kernel would: the probes fault pages in and change nothing but memory that is about
  * to be filled.

@@ -202,7 +202,7 @@ START_TEST(test_sent_again_in_turn)
 }
 END_TEST
 
-/* The endpoint learns that small messages come in runs, so that it collects them (collect.c). */
+/* The endpoint learns that small messages come in runs, so that it collects them (batch_when.c). */
 static uint64_t learn(void)
 {
 	uint64_t seq = 0;
