@@ -10,31 +10,23 @@
  * kernel writes even where the program itself could not (read-only private mappings).  So the other
  * process checks the addresses that it passes.
  */
-#include "engine/abi/foreign_memory.h"
-
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 
+#include "engine/abi/foreign_memory.h"
+#include "engine/helper/fd_exchange.h"
 #include "engine/rds.h"
 #include "engine/sys/compiler.h"
-#include "engine/sys/fence.h"
-#include "engine/sys/lock_order.h"
-#include "engine/sys/log.h"
-#include "engine/sys/options.h"
 #include "engine/sys/os.h"
-#include "engine/sys/process.h"
-
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include "engine/helper/fd_exchange.h"
 
 #define PROC_MAGIC 0x9fa0
 

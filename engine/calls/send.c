@@ -8,7 +8,6 @@
  * before it.
  */
 #include <fcntl.h>
-#include <string.h>
 
 #include "engine/sys/cleanup.h"
 #include "engine/abi/cmsg.h"

@@ -3,9 +3,6 @@
  * socket.c - socket(): checks the arguments, makes the stand-in pair, and starts the engine for the
  * first socket.
  */
-#include <fcntl.h>
-#include <string.h>
-
 #include "engine/calls/start.h"
 #include "engine/node/socket_name.h"
 #include "engine/socket/socket.h"

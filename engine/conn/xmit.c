@@ -10,7 +10,6 @@
 #include "engine/sys/cpu.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static struct rds_queue_item *queue_item_new(const struct rds_conn_outgoing *out)
 {

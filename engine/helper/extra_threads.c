@@ -9,23 +9,12 @@
  *
  * Must not know what the calls are.
  */
-#include "engine/helper/helper.h"
-#include "engine/sys/compiler.h"
-#include "engine/sys/fence.h"
-#include "engine/sys/lock_order.h"
-#include "engine/sys/log.h"
-#include "engine/sys/options.h"
-#include "engine/sys/os.h"
-#include "engine/sys/process.h"
-
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
-#include <limits.h>
+#include "engine/helper/helper.h"
 
 #define STACK (PTHREAD_STACK_MIN + (64u << 10))
 

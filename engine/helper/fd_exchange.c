@@ -19,28 +19,19 @@
  *
  * Must not know what the structures are, nor what the descriptors are used for.
  */
-#include "engine/helper/helper.h"
-#include "engine/sys/compiler.h"
-#include "engine/sys/fence.h"
-#include "engine/sys/lock_order.h"
-#include "engine/sys/log.h"
-#include "engine/sys/options.h"
-#include "engine/sys/os.h"
-#include "engine/sys/process.h"
-
 #include <errno.h>
-#include <pthread.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#include <fcntl.h>
-#include <string.h>
 #include <sys/un.h>
 
-#include "engine/sys/patience.h"
+#include "engine/helper/helper.h"
 #include "engine/node/registry.h"
+#include "engine/sys/log.h"
+#include "engine/sys/os.h"
+#include "engine/sys/patience.h"
 
 #define MAGIC 0x52445370u /* "RDSp" */
 #define BACKLOG 64

@@ -3,7 +3,6 @@
  * leader.c - opens the pipe on which the process's leader sleeps (leader.h).
  */
 #include "engine/helper/leader.h"
-
 #include "engine/sys/os.h"
 
 struct rds_helper_leader rds_helper_leader = {.fd = -1, .post = OS_FD_NONE, .relay_fd = -1};

@@ -13,29 +13,20 @@
  * The same count of threads tells whether the program has one thread only
  * (rds_helper_program_is_single()).
  */
-#include "engine/helper/helper.h"
-#include "engine/sys/compiler.h"
-#include "engine/sys/fence.h"
-#include "engine/sys/lock_order.h"
-#include "engine/sys/log.h"
-#include "engine/sys/options.h"
-#include "engine/sys/os.h"
-#include "engine/sys/process.h"
-
-#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
-
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 
 #include "engine/helper/fd_exchange.h"
+#include "engine/helper/helper.h"
 #include "engine/rds.h"
+#include "engine/sys/os.h"
+#include "engine/sys/process.h"
 
 #define LOOK_MS 50
 

@@ -14,22 +14,11 @@
  * succeed for a socket that no peer can reach.  Helper thread only.
  */
 #include <fcntl.h>
-
-#include "engine/helper/helper.h"
-#include "engine/sys/compiler.h"
-#include "engine/sys/fence.h"
-#include "engine/sys/lock_order.h"
-#include "engine/sys/log.h"
-#include "engine/sys/options.h"
-#include "engine/sys/os.h"
-#include "engine/sys/process.h"
-
-#include <errno.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+
+#include "engine/helper/helper.h"
+#include "engine/sys/os.h"
 
 #define SPARES 16
 /* Measured: five for the first peer over shared memory, four more if a child shares the sockets. */

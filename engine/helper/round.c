@@ -14,25 +14,18 @@
  *
  * Must not know what is done in a round.
  */
-#include "engine/helper/helper.h"
-#include "engine/sys/compiler.h"
-#include "engine/sys/fence.h"
-#include "engine/sys/lock_order.h"
-#include "engine/sys/log.h"
-#include "engine/sys/options.h"
-#include "engine/sys/process.h"
-
-#include <errno.h>
-#include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sched.h>
 
+#include "engine/helper/helper.h"
 #include "engine/rds.h"
+#include "engine/sys/lock_order.h"
 #include "engine/sys/os.h"
 #include "engine/sys/patience.h"
+#include "engine/sys/process.h"
 
 _Atomic unsigned rds_helper_fork_waits;
 static rds_lock_t round_lock = RDS_LOCK_INIT(RDS_LOCK_PLAIN);

@@ -12,13 +12,12 @@
  *
  * A call that is refused, by the kernel or by a filter, leaves what was inherited.
  */
-#include "engine/helper/helper.h"
-#include "engine/sys/os.h"
-
 #include <sched.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
+
+#include "engine/helper/helper.h"
+#include "engine/sys/os.h"
 
 #define CPU_WORDS (8192 / 64) /* no kernel has more CPUs */
 

@@ -15,28 +15,23 @@
  *
  * Must not know which calls these are.
  */
-#include "engine/helper/helper.h"
-#include "engine/sys/compiler.h"
-#include "engine/sys/fence.h"
-#include "engine/sys/lock_order.h"
-#include "engine/sys/log.h"
-#include "engine/sys/options.h"
-#include "engine/sys/os.h"
-#include "engine/sys/process.h"
-
 #include <errno.h>
-#include <pthread.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "engine/sys/patience.h"
-#include "engine/rds.h"
-
-#include <fcntl.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+
+#include "engine/helper/helper.h"
+#include "engine/rds.h"
+#include "engine/sys/compiler.h"
+#include "engine/sys/log.h"
+#include "engine/sys/os.h"
+#include "engine/sys/patience.h"
+#include "engine/sys/process.h"
 
 #define BATCH 64
 #define NAP_NS 50000

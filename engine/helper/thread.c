@@ -13,33 +13,27 @@
  *
  * Must not know what a round does: that belongs to progress/progress.c and the transports.
  */
-#include "engine/helper/helper.h"
-#include "engine/helper/timers.h"
-#include "engine/sys/compiler.h"
-#include "engine/sys/fence.h"
-#include "engine/sys/lock_order.h"
-#include "engine/sys/log.h"
-#include "engine/sys/options.h"
-#include "engine/sys/os.h"
-#include "engine/sys/process.h"
-
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#include <fcntl.h>
-#include <linux/futex.h>
-#include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 
-#include "engine/sys/patience.h"
+#include "engine/helper/helper.h"
+#include "engine/helper/timers.h"
 #include "engine/node/registry.h"
+#include "engine/sys/compiler.h"
+#include "engine/sys/log.h"
+#include "engine/sys/options.h"
+#include "engine/sys/os.h"
+#include "engine/sys/patience.h"
+#include "engine/sys/thread_record.h"
 
 #define BATCH 64
 #define GONE_LOOK_NS (10 * 1000000ull)

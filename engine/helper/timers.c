@@ -6,14 +6,13 @@
  * program with a timer that is due earlier than the helper wakes does not wake it: it sets the
  * clock, a timerfd in the helper's epoll set.
  */
-#include "engine/helper/timers.h"
-
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "engine/helper/helper.h"
+#include "engine/helper/timers.h"
 #include "engine/sys/os.h"
 
 static struct {

@@ -6,9 +6,7 @@
 #include "engine/node/socket_name.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/un.h>

@@ -12,7 +12,6 @@
 #include "engine/transport/shm/shm_transport.h"
 #include "engine/transport/verbs/verbs_transport.h"
 
-#include <fcntl.h>
 #include <string.h>
 #include <sys/syscall.h>
 

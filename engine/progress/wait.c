@@ -19,7 +19,6 @@
 #include "engine/conn/outgoing.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #define NAP_NS 5000000
 

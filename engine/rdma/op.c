@@ -12,7 +12,6 @@
 #include "engine/rdma/rdma.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "engine/sys/patience.h"
 #include "engine/abi/user_copy.h"

@@ -24,8 +24,6 @@
  */
 #include "engine/rdma/rdma.h"
 
-#include <stdlib.h>
-
 /*
  * From this item on each has the next number: the number of `q` is free.  No device has been told
  * one of these numbers (op_device.c).

@@ -16,7 +16,6 @@
  * Must not know what calls mean (borrower_call.c), nor anything of an engine in this process.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 

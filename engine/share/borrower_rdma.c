@@ -21,7 +21,6 @@
 #include "engine/sys/os.h"
 #include "engine/rdma/rdma.h"
 #include "engine/share/rdma_probe.h"
-#include "engine/sys/uaccess.h"
 
 /* ---- our memory ---- */
 

@@ -12,8 +12,6 @@
  *
  * Must not know what a region is to the engine (rdma/mr.c).
  */
-#include <errno.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include "engine/share/borrower_impl.h"

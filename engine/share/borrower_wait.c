@@ -23,7 +23,6 @@
 #include <linux/sockios.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/syscall.h>
 
 #include "engine/share/borrower_impl.h"
 #include "engine/sys/cleanup.h"

@@ -17,7 +17,6 @@
 #include "engine/share/handoff.h"
 #include "engine/node/socket_name.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 

@@ -11,10 +11,8 @@
  */
 #include <asm/ioctls.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/sockios.h>
 #include <string.h>
-#include <sys/syscall.h>
 
 #include "engine/share/handoff.h"
 #include "engine/conn/incoming.h"

@@ -20,12 +20,8 @@
  *
  * Must not know which descriptor numbers another process will have.
  */
-#include <errno.h>
 #include <fcntl.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <sys/un.h>
 
 #include "engine/share/handoff.h"
 #include "engine/node/socket_name.h"

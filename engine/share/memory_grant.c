@@ -18,7 +18,6 @@
 #include "engine/share/memory_grant.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 

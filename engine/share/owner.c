@@ -17,10 +17,8 @@
  */
 #include "engine/share/owner.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 
 #include "engine/share/memory_grant.h"
 #include "engine/share/lease.h"

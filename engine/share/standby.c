@@ -23,7 +23,6 @@
 #include "engine/share/borrower.h"
 #include "engine/node/socket_name.h"
 #include "engine/share/standby.h"
-#include "engine/sys/log.h"
 #include "engine/rds.h"
 
 #define SLOTS 64

@@ -11,7 +11,6 @@
  */
 #include "engine/socket/socket.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 

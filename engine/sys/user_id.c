@@ -7,7 +7,6 @@
  * known, as outside of containers, that number is a user like others: nobody.
  */
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "engine/sys/os.h"

@@ -9,28 +9,19 @@
  *
  * send() takes `rx`, while its caller holds conn->tx.
  */
-#include <stdlib.h>
-
-#include "engine/sys/cpu.h"
-#include "engine/helper/helper.h"
-#include "engine/node/registry.h"
-#include "engine/node/stats.h"
-#include "engine/sys/compiler.h"
-#include "engine/sys/fence.h"
-#include "engine/sys/lock_order.h"
-#include "engine/sys/log.h"
-#include "engine/sys/options.h"
-#include "engine/sys/os.h"
-#include "engine/sys/process.h"
-#include "engine/transport/transport.h"
-#include "engine/wire/addr.h"
-
 #include <errno.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+
+#include "engine/helper/helper.h"
+#include "engine/node/registry.h"
+#include "engine/node/stats.h"
+#include "engine/sys/cpu.h"
+#include "engine/sys/lock_order.h"
+#include "engine/transport/transport.h"
+#include "engine/wire/addr.h"
 
 struct loop_ep {
 	struct rds_ep_head head;

@@ -11,7 +11,6 @@
 #include "preload/calls/pollset.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "engine/sys/cleanup.h"
 #include "engine/sys/os.h"

@@ -23,7 +23,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-#include "engine/sys/log.h"
 #include "engine/sys/os.h"
 
 _Atomic bool rds_fds_active;

@@ -13,7 +13,6 @@
 #include "engine/sys/os.h"
 
 #include <sys/mman.h>
-#include <sys/syscall.h>
 
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18

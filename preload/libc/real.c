@@ -12,7 +12,6 @@
 #include "preload/libc/preload.h"
 
 #include <dlfcn.h>
-#include <stdlib.h>
 
 #include "preload/libc/early.h"
 

@@ -4,36 +4,29 @@
  * how long a waiting thread spins (progress/spin.c).
  */
 #include <check.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
-
-#include "engine/helper/helper.h"
-#include "engine/progress/progress.h"
-#include "engine/rds.h"
-#include "engine/sys/compiler.h"
-#include "engine/sys/fence.h"
-#include "engine/sys/lock_order.h"
-#include "engine/sys/log.h"
-#include "engine/sys/os.h"
-#include "engine/sys/process.h"
-#include "engine/transport/transport.h"
-#include "engine/node/registry.h"
-#include "engine/node/stats.h"
-#include "engine/helper/leader.h"
-#include "engine/wire/addr.h"
-
-#include <errno.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "engine/sys/options.h"
-#include "engine/socket/socket.h"
-#include "engine/progress/wait.h"
-#include "engine/progress/state.h"
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
 #include "engine/conn/incoming.h"
+#include "engine/helper/helper.h"
+#include "engine/helper/leader.h"
+#include "engine/node/registry.h"
+#include "engine/node/stats.h"
+#include "engine/progress/progress.h"
+#include "engine/progress/state.h"
+#include "engine/progress/wait.h"
+#include "engine/rds.h"
+#include "engine/socket/socket.h"
+#include "engine/sys/lock_order.h"
+#include "engine/sys/os.h"
+#include "engine/sys/process.h"
+#include "engine/transport/transport.h"
+#include "engine/wire/addr.h"
 #include "tests/unit/suite.h"
 
 #define MS 1000000ull

@@ -5,31 +5,22 @@
  */
 #include <arpa/inet.h>
 #include <check.h>
-#include <pthread.h>
-#include <stdlib.h>
-
-#include "engine/helper/helper.h"
-#include "engine/progress/progress.h"
-#include "engine/rds.h"
-#include "engine/sys/compiler.h"
-#include "engine/sys/fence.h"
-#include "engine/sys/lock_order.h"
-#include "engine/sys/log.h"
-#include "engine/sys/options.h"
-#include "engine/sys/os.h"
-#include "engine/sys/process.h"
-#include "engine/transport/transport.h"
-#include "engine/node/registry.h"
-#include "engine/node/stats.h"
-#include "engine/helper/leader.h"
-#include "engine/wire/addr.h"
-
 #include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
+
+#include "engine/helper/helper.h"
+#include "engine/helper/leader.h"
+#include "engine/node/registry.h"
+#include "engine/node/stats.h"
+#include "engine/progress/progress.h"
+#include "engine/rds.h"
 #include "engine/socket/socket.h"
+#include "engine/sys/os.h"
+#include "engine/transport/transport.h"
+#include "engine/wire/addr.h"
 #include "tests/refuse.h"
 #include "tests/slow.h"
 #include "tests/unit/suite.h"

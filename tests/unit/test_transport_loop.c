@@ -7,29 +7,21 @@
 #include <check.h>
 #include <errno.h>
 #include <poll.h>
-#include <string.h>
-
-#include "engine/helper/helper.h"
-#include "engine/progress/progress.h"
-#include "engine/sys/compiler.h"
-#include "engine/sys/fence.h"
-#include "engine/sys/lock_order.h"
-#include "engine/sys/log.h"
-#include "engine/sys/options.h"
-#include "engine/sys/process.h"
-#include "engine/transport/transport.h"
-#include "engine/node/registry.h"
-#include "engine/node/stats.h"
-#include "engine/helper/leader.h"
-#include "engine/wire/addr.h"
-
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "engine/sys/os.h"
+#include <string.h>
+
+#include "engine/helper/helper.h"
+#include "engine/helper/leader.h"
+#include "engine/node/registry.h"
+#include "engine/node/stats.h"
+#include "engine/progress/progress.h"
 #include "engine/rds.h"
+#include "engine/sys/os.h"
+#include "engine/sys/process.h"
+#include "engine/transport/transport.h"
+#include "engine/wire/addr.h"
 #include "tests/unit/suite.h"
 
 struct end {

@@ -3,8 +3,6 @@
  * test_verbs_gone.c - a device goes: idle, known to librdmacm only, just as it is made, or with
  * messages in it (engine/transport/verbs/dev/device_removal.c, cm/device_id.c).
  */
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "tests/mock/world.h"

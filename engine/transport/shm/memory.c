@@ -12,7 +12,6 @@
  * if there is no page.
  */
 #include <fcntl.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>

@@ -19,7 +19,6 @@
  * process, nothing else.
  */
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include "engine/sys/cpu.h"

@@ -12,7 +12,6 @@
  * has closed its numbers (`fds_close_call`).
  */
 #include <fcntl.h>
-#include <string.h>
 
 #include "engine/transport/shm/shm.h"
 

@@ -16,7 +16,6 @@
  * What is asked at that port is answered from the registry.  The same questions may come to any
  * other process of the node, at the port at which it listens for itself, and get the same answers.
  */
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

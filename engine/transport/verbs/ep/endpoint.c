@@ -16,7 +16,6 @@
  * and verbs_ep_protocol_error().  Must not know how a connection is requested.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "engine/transport/verbs/ep/ep.h"
 

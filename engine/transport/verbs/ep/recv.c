@@ -18,7 +18,6 @@
  *
  * When to acknowledge is decided in ack.c.
  */
-#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 
