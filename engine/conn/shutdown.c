@@ -6,7 +6,8 @@
  * or stay where they lie until there is memory (stale), or are dropped because no process is left
  * to get them.  A connection whose peer is gone leaves the tables at once and is kept in the
  * graveyard until no part of it is in use.  How connections come up again: connection.c.  All of
- * this runs in the helper.  Must not know why a transport reports a break.
+ * this runs in the helper, except what others ask of a connection (rds_conn_peer_pid(),
+ * rds_conn_count_rerouted()).  Must not know why a transport reports a break.
  */
 #include "engine/conn/client.h"
 #include "engine/conn/incoming.h"

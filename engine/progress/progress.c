@@ -318,7 +318,10 @@ bool rds_progress_round(void)
 
 /* ---- what the helper does each time it is awake ---- */
 
-/* No call for a whole tick: the program is not busy any more, the helper takes over. */
+/*
+ * Each tick while the program is busy.  If it has made no call for a whole one, it is not busy any
+ * more, and the helper takes over.
+ */
 static void lazy_tick(struct rds_timer *tm)
 {
 	bool again = true;

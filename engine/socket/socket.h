@@ -71,7 +71,7 @@ struct rds_sock {
 	bool nobodys; /* ... and the registry shows it as having no owner */
 	/* our end of the pair has to be read again (rds_owner_look_later) */
 	_Atomic unsigned look_later;
-	/* ... and is the next owner's: nothing is accepted any more (written under rx) */
+	/* handed off, and the next owner's: nothing is accepted any more (written under rx) */
 	_Atomic bool accepts_nothing;
 	struct rds_sock *next_free;	      /* slab (sock_slab_lock) */
 	struct rds_sock *prev_all, *next_all; /* all open sockets (control) */

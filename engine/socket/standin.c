@@ -13,8 +13,6 @@
  */
 #include "engine/socket/socket.h"
 
-#include <string.h>
-
 #define IN_BITS (POLLIN | POLLRDNORM)
 #define OUT_BITS (POLLOUT | POLLWRNORM)
 
@@ -90,8 +88,8 @@ static void standin_lower_out(struct rds_sock *sk, int fd)
 }
 
 /*
- * A wake-up is not an event yet: the epoll call then asks rds_poll(), which reports a new
- * generation once.
+ * As in the kernel, where a wake-up is not an event yet: the epoll call then asks rds_poll(), which
+ * reports a new generation once.
  */
 static bool standin_would_show(struct rds_sock *sk)
 {
