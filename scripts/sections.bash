@@ -300,7 +300,7 @@ section_tsan() # ThreadSanitizer: the gate has locks, queues, wake-ups and some 
 
 	configured tsan --disable-lto --enable-sanitizers=thread || return 1
 	if [ $scale = gate ]; then
-		checks=(tests/unit/test_{lock,queue,progress,os,timers,shm_wake,recv,shown_race,relay,outlive} tests/programs/own.sh)
+		checks=(tests/unit/test_{lock,queue,progress,os,own_fds,timers,shm_wake,shm_recheck,recv,shown_race,relay,outlive} tests/programs/own.sh)
 	else
 		built tsan || return 1
 		faults=(messages {disconnect,delay,drop,connect,room,memory,dup,all}-"$seed" last appears hostile hostile-asleep stopped)
