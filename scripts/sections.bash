@@ -23,7 +23,7 @@ may_skip=("kinds-huge*: skipped, there is no huge page*"
 	"tests/conformance/native: skipped: the library needs its sanitizer's runtime*"
 	"tests/conformance/held: skipped: the library needs its sanitizer's runtime*"
 	"tests/unit/test_verbs_traffic: too many processes and messages for ThreadSanitizer"
-	"tests/unit/test_roll: no call is rolled forward under sanitizers*"
+	"tests/unit/test_reentry: no call is rolled forward under sanitizers*"
 	"preload_* cannot run beside a sanitizer's runtime"
 	"main_leaves cannot run beside a sanitizer's runtime"
 	"bare_child cannot run beside a sanitizer's runtime"
@@ -300,7 +300,7 @@ section_tsan() # ThreadSanitizer: the gate has locks, queues, wake-ups and some 
 
 	configured tsan --disable-lto --enable-sanitizers=thread || return 1
 	if [ $scale = gate ]; then
-		checks=(tests/unit/test_{lock,queue,progress,os,own_fds,timers,shm_wake,shm_recheck,recv,shown_race,relay,outlive} tests/programs/own.sh)
+		checks=(tests/unit/test_{lock,queue,progress,os,own_fds,timers,shm_wake,shm_recheck,recv,shown_race,poll_eventfd,meant_for} tests/programs/own.sh)
 	else
 		built tsan || return 1
 		faults=(messages {disconnect,delay,drop,connect,room,memory,dup,all}-"$seed" last appears hostile hostile-asleep stopped)

@@ -4,7 +4,7 @@
  * regions are advertised, to whom, and when they are revoked.
  */
 #include "tests/mock/clock.h"
-#include "tests/unit/native_helper.h"
+#include "tests/unit/op_device_helper.h"
 
 #define LIMIT (4 * LEN)
 

@@ -7,7 +7,7 @@
 #include <sys/resource.h>
 
 #include "engine/sys/patience.h"
-#include "tests/unit/adopt_helper.h"
+#include "tests/unit/handoff_helper.h"
 
 static struct rds_sock *over_tcp(int *fd, struct sockaddr_in *sin)
 {

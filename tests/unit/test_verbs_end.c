@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * test_verbs_end.c - how endpoints end (engine/transport/verbs/ep/endpoint.c, keepalive.c): rows E1
- * to E12 (E11 is in test_verbs_role.c) and C1 to C9 of docs/verbs-states.md.
+ * to E12 (E11 is in test_verbs_rendezvous.c) and C1 to C9 of docs/verbs-states.md.
  */
 #include <stdlib.h>
 #include <string.h>

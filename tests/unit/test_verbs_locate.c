@@ -3,7 +3,7 @@
  * test_verbs_locate.c - which process of a node has a port: the side that asks
  * (engine/transport/verbs/cm/port_query.c) and the side that answers (rendezvous.c): rows Q and L
  * of docs/verbs-states.md, and A25.  Which process listens at the port that is asked:
- * test_verbs_role.c.
+ * test_verbs_rendezvous.c.
  */
 #include <stdio.h>
 #include <string.h>

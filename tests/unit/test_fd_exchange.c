@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_post.c - the helper's own descriptor table: an exported descriptor arrives and is closed
+ * test_fd_exchange.c - the helper's own descriptor table: an exported descriptor arrives and is closed
  * again, in both ways to start the helper.  What happens if one of the tables is full, if the
  * helper cannot start, and if the program closes our end or takes its number.
  */
@@ -496,7 +496,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("post");
+	Suite *s = suite_create("fd_exchange");
 	TCase *tc = tcase_create("post");
 
 	tcase_add_checked_fixture(tc, registry_setup, registry_teardown);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_memory.c - the memory of another process by its descriptor (abi/foreign_memory.c): what is
+ * test_foreign_memory.c - the memory of another process by its descriptor (abi/foreign_memory.c): what is
  * mapped is copied, what is not is -EFAULT, and any other descriptor is refused.
  */
 #include <check.h>
@@ -177,7 +177,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("memory");
+	Suite *s = suite_create("foreign_memory");
 	TCase *t = suite_case(s, "another process", start, end, 20);
 
 	tcase_add_test(t, copies);

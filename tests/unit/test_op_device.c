@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_native.c - the initiator of operations that devices carry out (rdma/op_device.c): when it
+ * test_op_device.c - the initiator of operations that devices carry out (rdma/op_device.c): when it
  * has a device do them, and in which order.  For the target see test_advertise.c.
  */
-#include "tests/unit/native_helper.h"
+#include "tests/unit/op_device_helper.h"
 
 static struct rds_op *op_new(enum rds_wire_op_kind kind, uint32_t rkey, uint64_t at, uint64_t len)
 {
@@ -462,7 +462,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("native");
+	Suite *s = suite_create("op_device");
 	TCase *t = suite_case(s, "initiator", setup, teardown, 30);
 
 	tcase_add_test(t, test_goes);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_ports.c - which process of another host has which port (conn/port_cache.c): states, bounds,
+ * test_port_cache.c - which process of another host has which port (conn/port_cache.c): states, bounds,
  * and when entries are forgotten.
  */
 #include <check.h>
@@ -130,7 +130,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("ports");
+	Suite *s = suite_create("port_cache");
 	TCase *tc = tcase_create("ports");
 
 	tcase_add_test(tc, test_asked_and_answered);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_away_regions.c - the regions that a process has opened with the owners of its sockets
+ * test_borrower_regions.c - the regions that a process has opened with the owners of its sockets
  * (share/borrower_regions.c): each owner is told once, a freed region does not come back, and
  * threads do not lose each other's.  The test plays the owner and the engine's regions.
  */
@@ -269,7 +269,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("away_regions");
+	Suite *s = suite_create("borrower_regions");
 	TCase *tc = suite_case(s, "regions", start, NULL, 60);
 
 	tcase_add_test(tc, test_freed);

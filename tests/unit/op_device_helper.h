@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * native_helper.h - two connections over a transport whose device carries out operations, as far as
+ * op_device_helper.h - two connections over a transport whose device carries out operations, as far as
  * the engine can tell: it records its calls.
  */
-#ifndef TESTS_UNIT_NATIVE_HELPER_H
-#define TESTS_UNIT_NATIVE_HELPER_H
+#ifndef TESTS_UNIT_OP_DEVICE_HELPER_H
+#define TESTS_UNIT_OP_DEVICE_HELPER_H
 
 #include <check.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_retire.c - ids that the kernel does not let go
+ * test_verbs_destroy.c - ids that the kernel does not let go
  * (engine/transport/verbs/cm/destroy_thread.c): neither the helper nor another endpoint waits for
  * them.
  */
@@ -115,7 +115,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("verbs_retire");
+	Suite *s = suite_create("verbs_destroy");
 	TCase *t = world_case(s, "ib", setup);
 
 	tcase_add_test(t, test_others_go_on);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_ear.c - siw has lost a listener (engine/transport/verbs/cm/listen_lost.c): table H of
+ * test_verbs_listen_lost.c - siw has lost a listener (engine/transport/verbs/cm/listen_lost.c): table H of
  * docs/verbs-states.md.
  */
 #include <string.h>
@@ -189,7 +189,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("verbs_ear");
+	Suite *s = suite_create("verbs_listen_lost");
 	TCase *siw = world_case(s, "siw", setup_siw), *other = world_case(s, "other", setup_other);
 
 	tcase_add_test(siw, test_h1_heard);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_heir.c - which process may become the owner of a socket (share/standby.c): with a parked
+ * test_standby.c - which process may become the owner of a socket (share/standby.c): with a parked
  * packet in the stand-in or without one, beside an owner that lives, was killed, or is another
  * process by now; invalid leases.
  */
@@ -383,7 +383,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("heir");
+	Suite *s = suite_create("standby");
 	TCase *t = suite_case(s, "heir", setup, teardown, 20);
 
 	tcase_add_test(t, nothing_is_known);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_collect.c - several messages in one frame: when messages are held and when they go
+ * test_verbs_batch.c - several messages in one frame: when messages are held and when they go
  * (engine/transport/verbs/ep/batch_when.c, send.c), how such a frame is received (recv.c), and
  * peers that do not know of it.
  */
@@ -492,7 +492,7 @@ static void tests(TCase *t)
 
 int main(void)
 {
-	Suite *s = suite_create("verbs_batch_may_wait");
+	Suite *s = suite_create("verbs_batch");
 
 	TCase *ib = world_case(s, "ib", world_ib);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_along.c - unsent messages that are handed off with a socket, as they lie in the parked state
+ * test_handoff_unsent.c - unsent messages that are handed off with a socket, as they lie in the parked state
  * (share/handoff_unsent.c).  Written and read they are the same.  Invalid data that another process
  * may have written are an error.
  */
@@ -166,7 +166,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("along");
+	Suite *s = suite_create("handoff_unsent");
 	TCase *t = suite_case(s, "along", setup, NULL, 20);
 
 	tcase_add_test(t, test_whole);

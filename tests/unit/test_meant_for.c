@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_outlive.c - a message has waited, and then, after the sender's last check, while it is on
+ * test_meant_for.c - a message has waited, and then, after the sender's last check, while it is on
  * its way, its socket is closed and the port given to another socket (conn/meant_for.c).  The
  * transport of this test causes that in between.
  */
@@ -197,7 +197,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("outlive");
+	Suite *s = suite_create("meant_for");
 	TCase *t = suite_case(s, "outlive", setup, teardown, 10);
 
 	tcase_add_loop_test(t, test_stays, 0, 2);

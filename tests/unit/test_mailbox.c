@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_inbox.c - a mailbox is emptied (share/mailbox.c): batches in the order in which they
+ * test_mailbox.c - a mailbox is emptied (share/mailbox.c): batches in the order in which they
  * came, invalid data that any process may have written, and connections on which nothing has come
  * yet.
  */
@@ -423,7 +423,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("inbox");
+	Suite *s = suite_create("mailbox");
 	TCase *t = suite_case(s, "inbox", setup, NULL, 20);
 
 	tcase_add_test(t, test_order);

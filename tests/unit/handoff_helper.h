@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * adopt_helper.h - a socket that is to get another owner, beside one that is always there.
+ * handoff_helper.h - a socket that is to get another owner, beside one that is always there.
  */
-#ifndef TESTS_UNIT_ADOPT_HELPER_H
-#define TESTS_UNIT_ADOPT_HELPER_H
+#ifndef TESTS_UNIT_HANDOFF_HELPER_H
+#define TESTS_UNIT_HANDOFF_HELPER_H
 
 #include <check.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_adopt.c - a socket is made from the parked state: everything that the last owner parked is
+ * test_handoff_in.c - a socket is made from the parked state: everything that the last owner parked is
  * there again.  Anything else there, which any process that has the socket can have written, ends
  * the socket and nothing else, and leaves nothing behind in this process.
  */
@@ -16,7 +16,7 @@
 #include "engine/conn/outgoing.h"
 #include "engine/node/layout.h"
 #include "tests/mock/clock.h"
-#include "tests/unit/adopt_helper.h"
+#include "tests/unit/handoff_helper.h"
 
 #define MESSAGES 3
 #define FILE_MAX 16384
@@ -535,7 +535,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("adopt");
+	Suite *s = suite_create("handoff_in");
 	TCase *t = suite_case(s, "adopt", setup, NULL, 60);
 
 	tcase_add_test(t, what_was_left);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_overtake.c - the order of operations and what passes a waiting item (rdma/op_order.c):
+ * test_op_order.c - the order of operations and what passes a waiting item (rdma/op_order.c):
  * operations of the barrier's age that turn out to go to another process, the messages that wait
  * for them, answers; and which thread wakes such a message.  The transport records its calls.
  */
@@ -520,7 +520,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("overtake");
+	Suite *s = suite_create("op_order");
 	TCase *t = suite_case(s, "barrier's age", setup, NULL, 30);
 
 	tcase_add_test(t, test_held_for_what_comes);

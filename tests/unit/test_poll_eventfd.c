@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The relay (engine/sys/poll_eventfd.h): a descriptor that becomes readable adds one to an eventfd,
- * once each time it is set; and what becomes of it where the kernel's part is not to be had.
+ * test_poll_eventfd.c - a descriptor that becomes readable adds one to an eventfd, once each time
+ * it is set (sys/poll_eventfd.c); and what becomes of it where the kernel's part is not to be had.
  */
 #include <check.h>
 #include <errno.h>
@@ -206,7 +206,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("relay");
+	Suite *s = suite_create("poll_eventfd");
 	TCase *tc = tcase_create("relay");
 
 	tcase_add_checked_fixture(tc, setup, teardown);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_orphan.c - messages that sockets have sent to a peer that does not receive them, and that
+ * test_closed_sockets.c - messages that sockets have sent to a peer that does not receive them, and that
  * are still queued when the sockets are closed (conn/closed_sockets.c).  test_reach_fake.h plays
  * the other host.
  */
@@ -193,7 +193,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("orphan");
+	Suite *s = suite_create("closed_sockets");
 	TCase *tc = suite_case(s, "orphan", far_setup, NULL, 120);
 
 	tcase_add_loop_test(tc, test_many, 0, 4);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_verbs_role.c - which process of a node listens at its rendezvous port
+ * test_verbs_rendezvous.c - which process of a node listens at its rendezvous port
  * (engine/transport/verbs/cm/rendezvous.c): rows N and E11 of docs/verbs-states.md.
  *
  * The mock's ports are this process's.  Where another process holds the role, a child has its
@@ -466,7 +466,7 @@ static void tests(TCase *t)
 
 int main(void)
 {
-	Suite *s = suite_create("verbs_role");
+	Suite *s = suite_create("verbs_rendezvous");
 
 	tests(suite_case(s, "ib", setup_ib, end, 30));
 	tests(suite_case(s, "iwarp", setup_iwarp, end, 30));

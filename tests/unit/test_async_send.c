@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_asend.c - RDS_CMSG_ASYNC_SEND: what is reported of a message for each of the ways in which
+ * test_async_send.c - RDS_CMSG_ASYNC_SEND: what is reported of a message for each of the ways in which
  * it can end, and which sends are refused meanwhile.
  */
 #include <arpa/inet.h>
@@ -324,7 +324,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("asend");
+	Suite *s = suite_create("async_send");
 	TCase *tc = tcase_create("asend");
 
 	tcase_add_checked_fixture(tc, registry_setup, registry_teardown);

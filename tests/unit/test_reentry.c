@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * test_roll.c - a handler's call lets the call that it has interrupted run to its end
+ * test_reentry.c - a handler's call lets the call that it has interrupted run to its end
  * (preload/signals/reentry.h).  No matter what that does to the stack, where the handler runs and
  * how it leaves, both find their own part of the stack as it was.
  *
@@ -218,7 +218,7 @@ END_TEST
 
 static int run(void)
 {
-	Suite *s = suite_create("roll");
+	Suite *s = suite_create("reentry");
 	TCase *t = suite_case(s, "calls", setup, teardown, 30);
 
 	tcase_add_loop_test(t, test_deep, 0, 2 * DEPTHS);
