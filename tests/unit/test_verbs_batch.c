@@ -186,7 +186,7 @@ START_TEST(test_before_sleep)
 }
 END_TEST
 
-/* Nobody looks: it goes after two ticks at most, and next time the endpoint knows better. */
+/* Nobody looks: it goes after two pulses (of 1 ms) at most, and next time the endpoint knows better. */
 START_TEST(test_unattended)
 {
 	unsigned i;

@@ -9,8 +9,8 @@
  *
  *   - the frame is full, or something else is sent over this endpoint;
  *   - the program looks at the completion queue, waits for room, or is about to sleep;
- *   - the batch has been held for a TICK or two, and nothing was added meanwhile; or for LONGEST
- *     ticks, whatever the program does.
+ *   - the batch has been held for a pulse or two (PULSE_NS), and nothing was added meanwhile; or
+ *     for LONGEST pulses, whatever the program does.
  *
  * The last case costs time.  If nothing was added meanwhile, holding was a mistake.  So runs are
  * learnt first.  An endpoint holds messages when its last TRUST runs were long.  After a mistake
@@ -25,7 +25,7 @@
  */
 #include "engine/transport/verbs/ep/ep.h"
 
-#define TICK_NS 1000000ull
+#define PULSE_NS 1000000ull
 #define LONG_RUN 4u
 #define TRUST 4
 #define DISTRUST_MAX 4096
@@ -33,11 +33,11 @@
 #define GOOD_AGAIN 16u /* long runs after which the distrust is halved */
 #define COUNTS_MOST 8u /* one run counts as so many runs at most */
 
-static void batch_tick(struct rds_timer *tm);
+static void batch_pulse(struct rds_timer *tm);
 
-static struct rds_timer timer = {.fn = batch_tick};
-static uint32_t now;	    /* in ticks (rx) */
-static bool ticking, begun; /* rx; begun: a message has been held since the last tick */
+static struct rds_timer timer = {.fn = batch_pulse};
+static uint32_t now;	    /* in pulses (rx) */
+static bool timed, begun; /* rx; begun: a message has been held since the last pulse */
 
 /* ---- tx ---- */
 
@@ -69,9 +69,9 @@ static void batch_hold(struct verbs_ep *ep)
 		ep->holding_next = verbs_eps.holding;
 		verbs_eps.holding = ep;
 	}
-	if (!ticking) {
-		ticking = true;
-		rds_timer_set(&timer, os_now_ns() + TICK_NS);
+	if (!timed) {
+		timed = true;
+		rds_timer_set(&timer, os_now_ns() + PULSE_NS);
 	}
 	rx_unlock();
 }
@@ -118,7 +118,7 @@ void verbs_batch_flush(void)
 	}
 }
 
-/* True: no message was added, and no thread looked, since before the last tick. */
+/* True: no message was added, and no thread looked, since before the last pulse. */
 static bool batch_lies_idle(struct verbs_ep *ep)
 {
 	uint32_t run = atomic_load_explicit(&ep->run, memory_order_relaxed);
@@ -130,7 +130,7 @@ static bool batch_lies_idle(struct verbs_ep *ep)
 	return ep->stirred != now;
 }
 
-static void batch_tick(struct rds_timer *tm)
+static void batch_pulse(struct rds_timer *tm)
 {
 	struct verbs_ep **p, *ep;
 	bool left;
@@ -150,10 +150,10 @@ static void batch_tick(struct rds_timer *tm)
 		ep->head.t->up->push_later(ep->head.conn);
 	}
 	now++;
-	ticking = begun || verbs_eps.holding;
+	timed = begun || verbs_eps.holding;
 	begun = false;
-	if (ticking)
-		rds_timer_set(tm, os_now_ns() + TICK_NS);
+	if (timed)
+		rds_timer_set(tm, os_now_ns() + PULSE_NS);
 	rx_unlock();
 }
 
@@ -165,5 +165,5 @@ void verbs_batch_cancel(struct verbs_ep *ep)
 
 void verbs_batch_forget(void)
 {
-	timer.queued = ticking = begun = rds_transport_looks_aside = false;
+	timer.queued = timed = begun = rds_transport_looks_aside = false;
 }

@@ -206,7 +206,7 @@ struct verbs_ep {
 	struct verbs_ep *owing_next, *holding_next;
 	/* on the list of endpoints that may hold a batch (batch_when.c) */
 	bool holding;
-	uint32_t held_since, stirred, run_seen; /* in ticks; run_seen: `run` at the last tick */
+	uint32_t held_since, stirred, run_seen; /* in pulses; run_seen: `run` at the last */
 	/*
 	 * on the list of endpoints that send an acknowledgement before this process stops looking
 	 */
