@@ -59,6 +59,8 @@ if command -v gdb >/dev/null; then
 	"$here/watch" --quiet $quiet -- "$here/hangs" poll >"$out/log" 2>&1
 	grep -q '^#0 .*poll' "$out/log" || wrong "no word of the debugger"
 fi
+# Check's own limits are off.
+bash "$TOP_SRCDIR/scripts/run-test" "$here/checked" >"$out/log" 2>&1 || wrong "checked: Check has judged it by time"
 # What runners make of it.
 says()
 {
