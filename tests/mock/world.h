@@ -184,7 +184,7 @@ static inline struct verbs_ep *world_ep(struct world_conn *c)
 
 static inline TCase *world_case(Suite *s, const char *name, void (*start)(void))
 {
-	return suite_case(s, name, start, world_end, 30);
+	return suite_case(s, name, start, world_end);
 }
 
 #endif

@@ -11,15 +11,14 @@
 #include "engine/rds.h"
 
 /*
- * A test case of s: what is done before and after each of its tests (NULL: nothing), and how long
- * one may take.
+ * A test case of s, and what is done before and after each of its tests (NULL: nothing).  How long
+ * they may take is for tests/watch to judge: scripts/run-test turns Check's own limit off.
  */
-static inline TCase *suite_case(Suite *s, const char *name, void (*start)(void), void (*end)(void), double seconds)
+static inline TCase *suite_case(Suite *s, const char *name, void (*start)(void), void (*end)(void))
 {
 	TCase *t = tcase_create(name);
 
 	tcase_add_checked_fixture(t, start, end);
-	tcase_set_timeout(t, seconds);
 	suite_add_tcase(s, t);
 	return t;
 }

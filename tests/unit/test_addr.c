@@ -383,7 +383,6 @@ int main(void)
 
 	suite_add_tcase(s, c);
 	suite_add_tcase(s, l);
-	tcase_set_timeout(l, 30);
 	tcase_add_loop_test(c, tables, 0, sizeof(rows) / sizeof(rows[0]));
 	tcase_add_test(c, values);
 	tcase_add_test(c, connect_scope);

@@ -165,7 +165,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("advertise");
-	TCase *t = suite_case(s, "target", setup, teardown, 30);
+	TCase *t = suite_case(s, "target", setup, teardown);
 
 	tcase_add_test(t, test_shown);
 	tcase_add_test(t, test_mute);

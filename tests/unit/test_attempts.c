@@ -446,7 +446,7 @@ static void add_common(TCase *tc)
 int main(void)
 {
 	Suite *s = suite_create("attempts");
-	TCase *tc = suite_case(s, "attempts", setup, NULL, 60);
+	TCase *tc = suite_case(s, "attempts", setup, NULL);
 
 	add_common(tc);
 	tcase_add_loop_test(tc, test_stray_down, 0, 3);
@@ -455,6 +455,6 @@ int main(void)
 	tcase_add_test(tc, test_stray_up_while_coming);
 	tcase_add_test(tc, test_past);
 	tcase_add_test(tc, test_tos);
-	add_common(suite_case(s, "wrapped", setup_wrapped, NULL, 60));
+	add_common(suite_case(s, "wrapped", setup_wrapped, NULL));
 	return suite_run(s);
 }

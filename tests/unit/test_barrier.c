@@ -166,13 +166,13 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("barrier");
-	TCase *t = suite_case(s, "call", start, end, 20);
+	TCase *t = suite_case(s, "call", start, end);
 
 	tcase_add_test(t, non_blocking);
 	tcase_add_test(t, blocking);
 	tcase_add_test(t, blocking_above);
 	tcase_add_test(t, wrap);
-	t = suite_case(s, "poll", start, end, 20);
+	t = suite_case(s, "poll", start, end);
 	tcase_add_test(t, any_rise_is_readable);
 	tcase_add_test(t, armed);
 	tcase_add_test(t, armed_anew);

@@ -270,7 +270,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("borrower_regions");
-	TCase *tc = suite_case(s, "regions", start, NULL, 60);
+	TCase *tc = suite_case(s, "regions", start, NULL);
 
 	tcase_add_test(tc, test_freed);
 	tcase_add_test(tc, test_not_kept);

@@ -398,7 +398,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("channels");
-	TCase *t = suite_case(s, "channels", setup, NULL, 60);
+	TCase *t = suite_case(s, "channels", setup, NULL);
 
 	tcase_add_test(t, room_for_more);
 	tcase_add_test(t, full_house);

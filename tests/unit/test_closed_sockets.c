@@ -194,7 +194,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("closed_sockets");
-	TCase *tc = suite_case(s, "orphan", far_setup, NULL, 120);
+	TCase *tc = suite_case(s, "orphan", far_setup, NULL);
 
 	tcase_add_loop_test(tc, test_many, 0, 4);
 	tcase_add_test(tc, test_much_of_one);

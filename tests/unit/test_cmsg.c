@@ -502,7 +502,6 @@ int main(void)
 
 	suite_add_tcase(s, in);
 	suite_add_tcase(s, o);
-	tcase_set_timeout(in, 60);
 	tcase_add_test(in, none);
 	tcase_add_test(in, impossible_lengths);
 	tcase_add_test(in, second_message);

@@ -275,7 +275,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("cong");
-	TCase *t = suite_case(s, "cong", setup, teardown, 30);
+	TCase *t = suite_case(s, "cong", setup, teardown);
 
 	tcase_add_loop_test(t, test_told, 0, NUMBERS);
 	tcase_add_test(t, test_bytes);

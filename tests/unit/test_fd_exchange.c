@@ -500,7 +500,6 @@ int main(void)
 	TCase *tc = tcase_create("post");
 
 	tcase_add_checked_fixture(tc, registry_setup, registry_teardown);
-	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, lent_and_let_go, 0, 2);
 	tcase_add_loop_test(tc, hang_ups_are_seen, 0, 2);
 	tcase_add_loop_test(tc, the_helper_shows_input, 0, 2);

@@ -204,7 +204,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("flush");
-	TCase *t = suite_case(s, "flush", setup, teardown, 30);
+	TCase *t = suite_case(s, "flush", setup, teardown);
 
 	tcase_add_loop_test(t, test_order, 1, 5);
 	tcase_add_test(t, test_all_arrived);

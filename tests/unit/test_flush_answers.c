@@ -240,7 +240,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("flush_answers");
-	TCase *t = suite_case(s, "answers", setup, teardown, 30);
+	TCase *t = suite_case(s, "answers", setup, teardown);
 
 	tcase_add_test(t, test_answer_is_lost);
 	tcase_add_loop_test(t, test_acknowledged_first, 0, 2);

@@ -178,7 +178,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("foreign_memory");
-	TCase *t = suite_case(s, "another process", start, end, 20);
+	TCase *t = suite_case(s, "another process", start, end);
 
 	tcase_add_test(t, copies);
 	tcase_add_test(t, not_there);

@@ -253,7 +253,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("full_owner");
-	TCase *t = suite_case(s, "full_owner", setup, teardown, 20);
+	TCase *t = suite_case(s, "full_owner", setup, teardown);
 
 	tcase_add_test(t, a_borrower_comes);
 	tcase_add_test(t, long_messages);

@@ -115,7 +115,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("grant");
-	TCase *t = suite_case(s, "grant", NULL, NULL, 60);
+	TCase *t = suite_case(s, "grant", NULL, NULL);
 
 	tcase_add_test(t, copies_are_closed);
 	tcase_add_test(t, the_programs_own_stays);

@@ -536,7 +536,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("handoff_in");
-	TCase *t = suite_case(s, "adopt", setup, NULL, 60);
+	TCase *t = suite_case(s, "adopt", setup, NULL);
 
 	tcase_add_test(t, what_was_left);
 	tcase_add_test(t, what_is_shown_to_others);

@@ -167,7 +167,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("handoff_unsent");
-	TCase *t = suite_case(s, "along", setup, NULL, 20);
+	TCase *t = suite_case(s, "along", setup, NULL);
 
 	tcase_add_test(t, test_whole);
 	tcase_add_test(t, test_nonsense);

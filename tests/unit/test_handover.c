@@ -150,7 +150,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("handover");
-	TCase *t = suite_case(s, "handover", setup, NULL, 30);
+	TCase *t = suite_case(s, "handover", setup, NULL);
 
 	tcase_add_loop_test(t, test_changes_between_looks, 0, (int)(sizeof(scripts) / sizeof(scripts[0])));
 	tcase_add_test(t, test_owner_ends_between_looks);

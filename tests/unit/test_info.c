@@ -384,7 +384,6 @@ int main(void)
 	Suite *s = suite_create("info");
 	TCase *tc = tcase_create("info");
 
-	tcase_set_timeout(tc, 20);
 	tcase_add_test(tc, protocol);
 	tcase_add_test(tc, tools_of_2006);
 	tcase_add_loop_test(tc, connections_of_every_age, 0, 3);

@@ -288,7 +288,6 @@ int main(void)
 	Suite *s = suite_create("info_others");
 	TCase *tc = tcase_create("others");
 
-	tcase_set_timeout(tc, 20);
 	tcase_add_test(tc, other_processes);
 	tcase_add_test(tc, unacknowledged);
 	tcase_add_test(tc, stopped_process);

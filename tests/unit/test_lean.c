@@ -294,7 +294,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("lean");
-	TCase *t = suite_case(s, "calls", setup, NULL, 30), *c = suite_case(s, "received", conn_setup, NULL, 30);
+	TCase *t = suite_case(s, "calls", setup, NULL), *c = suite_case(s, "received", conn_setup, NULL);
 
 	tcase_add_test(t, test_call_refused);
 	tcase_add_test(t, test_waits_to_change);

@@ -248,7 +248,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("lease");
-	TCase *t = suite_case(s, "lease", setup, NULL, 60);
+	TCase *t = suite_case(s, "lease", setup, NULL);
 
 	tcase_add_test(t, congestion_is_in_the_lease);
 	tcase_add_test(t, congestion_in_the_lease);

@@ -192,7 +192,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("leave");
-	TCase *t = suite_case(s, "leave", NULL, NULL, 30);
+	TCase *t = suite_case(s, "leave", NULL, NULL);
 
 	tcase_add_test(t, ends_behind_a_send);
 	tcase_add_test(t, leaves_during_a_send);

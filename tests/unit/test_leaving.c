@@ -282,7 +282,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("leaving");
-	TCase *tc = suite_case(s, "leaves", far_setup, NULL, 60);
+	TCase *tc = suite_case(s, "leaves", far_setup, NULL);
 
 	tcase_add_test(tc, test_run_by_two);
 	tcase_add_test(tc, test_leaves);

@@ -329,17 +329,17 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("legacy_abi");
-	TCase *t = suite_case(s, "args", start, NULL, 10);
+	TCase *t = suite_case(s, "args", start, NULL);
 
 	tcase_add_loop_test(t, layouts, 0, LEN(layout));
 	tcase_add_loop_test(t, order_of_words, 0, LEN(order));
 	tcase_add_test(t, nobody_knows);
 	tcase_add_loop_test(t, word_six, 0, LEN(sixth));
-	t = suite_case(s, "regions", start, NULL, 10);
+	t = suite_case(s, "regions", start, NULL);
 	tcase_add_loop_test(t, regions, 0, LEN(region));
 	tcase_add_test(t, regions_unprobed);
 	tcase_add_loop_test(t, regions_for_dest, RDS_EPOCH_NONE, RDS_EPOCH_LATER + 1);
-	t = suite_case(s, "atomics", start, NULL, 10);
+	t = suite_case(s, "atomics", start, NULL);
 	tcase_add_loop_test(t, atomics, 0, LEN(atomic));
 	return suite_run(s);
 }

@@ -188,7 +188,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("legacy_age");
-	TCase *t = suite_case(s, "age", start, NULL, 10);
+	TCase *t = suite_case(s, "age", start, NULL);
 
 	tcase_add_test(t, barrier_layouts);
 	tcase_add_loop_test(t, first_proof, 0, 3);

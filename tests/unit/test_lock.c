@@ -246,7 +246,6 @@ int main(void)
 	TCase *tc = tcase_create("bias");
 
 	tcase_add_checked_fixture(tc, setup, NULL);
-	tcase_set_timeout(tc, 120);
 	tcase_add_test(tc, one_thread_gets_the_bias);
 	tcase_add_test(tc, trylock_finds_the_holder_by_bias);
 	tcase_add_test(tc, two_of_a_kind);

@@ -501,7 +501,6 @@ int main(void)
 
 	suite_add_tcase(s, c);
 	tcase_add_checked_fixture(c, NULL, uncapture);
-	tcase_set_timeout(c, 20);
 	tcase_add_test(c, format);
 	tcase_add_test(c, levels);
 	tcase_add_test(c, one_line_whatever_is_in_it);

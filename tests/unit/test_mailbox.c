@@ -424,7 +424,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("mailbox");
-	TCase *t = suite_case(s, "inbox", setup, NULL, 20);
+	TCase *t = suite_case(s, "inbox", setup, NULL);
 
 	tcase_add_test(t, test_order);
 	tcase_add_test(t, test_too_late);

@@ -444,7 +444,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("marks");
-	TCase *t = suite_case(s, "marks", start, end, 20);
+	TCase *t = suite_case(s, "marks", start, end);
 
 	tcase_add_test(t, before_any);
 	tcase_add_test(t, one_counter);
@@ -458,7 +458,7 @@ int main(void)
 	tcase_add_test(t, refused_between);
 	tcase_add_test(t, no_memory);
 	tcase_add_test(t, goes_on);
-	t = suite_case(s, "model", start, end, 60);
+	t = suite_case(s, "model", start, end);
 	tcase_add_loop_test(t, random_run, 1, 7);
 	return suite_run(s);
 }

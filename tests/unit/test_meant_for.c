@@ -198,7 +198,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("meant_for");
-	TCase *t = suite_case(s, "outlive", setup, teardown, 10);
+	TCase *t = suite_case(s, "outlive", setup, teardown);
 
 	tcase_add_loop_test(t, test_stays, 0, 2);
 	tcase_add_test(t, test_other_socket);

@@ -191,13 +191,13 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("moved");
-	TCase *tc = suite_case(s, "moved", far_setup, NULL, 60);
+	TCase *tc = suite_case(s, "moved", far_setup, NULL);
 
 	tcase_add_test(tc, test_moved);
 	tcase_add_test(tc, test_moved_while_under_way);
 	tcase_add_test(tc, test_moved_nothing_there);
 	tcase_add_test(tc, test_moved_with_operations);
 	tcase_add_test(tc, test_moved_without_room);
-	tcase_add_test(suite_case(s, "wrapped", far_setup_wrapped, NULL, 60), test_moved);
+	tcase_add_test(suite_case(s, "wrapped", far_setup_wrapped, NULL), test_moved);
 	return suite_run(s);
 }

@@ -463,7 +463,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("op_device");
-	TCase *t = suite_case(s, "initiator", setup, teardown, 30);
+	TCase *t = suite_case(s, "initiator", setup, teardown);
 
 	tcase_add_test(t, test_goes);
 	tcase_add_test(t, test_not_now);

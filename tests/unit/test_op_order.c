@@ -521,7 +521,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("op_order");
-	TCase *t = suite_case(s, "barrier's age", setup, NULL, 30);
+	TCase *t = suite_case(s, "barrier's age", setup, NULL);
 
 	tcase_add_test(t, test_held_for_what_comes);
 	tcase_add_test(t, test_others_pass);

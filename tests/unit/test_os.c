@@ -424,7 +424,6 @@ int main(void)
 	Suite *s = suite_create("os");
 	TCase *tc = tcase_create("calls");
 
-	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, errno_is_left_alone);
 	tcase_add_test(tc, files_and_locks);
 	tcase_add_test(tc, a_limit_on_files);
@@ -442,6 +441,6 @@ int main(void)
 	tcase_add_test(tc, descriptors_are_passed);
 	tcase_add_test(tc, counters_have_names);
 	suite_add_tcase(s, tc);
-	tcase_add_test(suite_case(s, "memory", NULL, NULL, 60), a_timer_takes_no_memory_away);
+	tcase_add_test(suite_case(s, "memory", NULL, NULL), a_timer_takes_no_memory_away);
 	return suite_run(s);
 }

@@ -341,7 +341,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("own_fds");
-	TCase *tc = suite_case(s, "descriptors", NULL, NULL, 60);
+	TCase *tc = suite_case(s, "descriptors", NULL, NULL);
 
 	tcase_add_test(tc, high_and_internal);
 	tcase_add_test(tc, no_number_left);

@@ -144,7 +144,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("poll");
-	TCase *t = suite_case(s, "poll", setup, teardown, 10);
+	TCase *t = suite_case(s, "poll", setup, teardown);
 
 	tcase_add_loop_test(t, test_room_is_shown_when_there_is_some, 0, 2);
 	tcase_add_loop_test(t, test_limit_is_raised, 0, 2);

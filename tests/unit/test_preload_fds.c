@@ -431,7 +431,6 @@ int main(void)
 	TCase *t = tcase_create("fds");
 
 	suite_add_tcase(s, t);
-	tcase_set_timeout(t, 30);
 	tcase_add_test(t, open_close);
 	tcase_add_test(t, copies);
 	tcase_add_test(t, replaced);

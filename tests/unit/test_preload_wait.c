@@ -483,7 +483,6 @@ int main(void)
 
 	suite_add_tcase(s, t);
 	tcase_add_checked_fixture(t, setup, teardown);
-	tcase_set_timeout(t, 30);
 	tcase_add_test(t, poll_results);
 	tcase_add_loop_test(t, poll_wakes, 0, 2);
 	tcase_add_test(t, poll_timeouts);

@@ -400,7 +400,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("quick");
-	TCase *t = suite_case(s, "quick", setup, NULL, 10);
+	TCase *t = suite_case(s, "quick", setup, NULL);
 
 	tcase_add_loop_test(t, test_same, 0, sizeof(lengths) / sizeof(lengths[0]));
 	tcase_add_loop_test(t, test_left_alone, 0, OBSTACLES);

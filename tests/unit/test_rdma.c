@@ -195,7 +195,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("rdma");
-	TCase *t = suite_case(s, "parts", NULL, NULL, 20);
+	TCase *t = suite_case(s, "parts", NULL, NULL);
 
 	tcase_add_test(t, test_sizes);
 	tcase_add_test(t, test_fields);

@@ -391,7 +391,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("reach");
-	TCase *tc = suite_case(s, "reach", far_setup, NULL, 60);
+	TCase *tc = suite_case(s, "reach", far_setup, NULL);
 
 	tcase_add_test(tc, test_found);
 	tcase_add_test(tc, test_nobody_has_it);
@@ -406,7 +406,7 @@ int main(void)
 	tcase_add_test(tc, test_bind);
 	tcase_add_test(tc, test_speak);
 	tcase_add_test(tc, test_map_without_memory);
-	tc = suite_case(s, "wrapped", far_setup_wrapped, NULL, 60);
+	tc = suite_case(s, "wrapped", far_setup_wrapped, NULL);
 	tcase_add_test(tc, test_found);
 	tcase_add_test(tc, test_process_gone);
 	tcase_add_test(tc, test_lying_ack);

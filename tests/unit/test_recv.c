@@ -293,7 +293,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("recv");
-	TCase *t = suite_case(s, "recv", setup, NULL, 10);
+	TCase *t = suite_case(s, "recv", setup, NULL);
 
 	tcase_add_loop_test(t, test_copied, 0, sizeof(lengths) / sizeof(lengths[0]));
 	tcase_add_test(t, test_not_plain);

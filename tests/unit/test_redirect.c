@@ -339,7 +339,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("redirect");
-	TCase *tc = suite_case(s, "back", setup_with_another, NULL, 60);
+	TCase *tc = suite_case(s, "back", setup_with_another, NULL);
 
 	tcase_add_test(tc, test_received_is_not_rerouted);
 	tcase_add_test(tc, test_closed_draws_nothing);

@@ -219,7 +219,7 @@ END_TEST
 static int run(void)
 {
 	Suite *s = suite_create("reentry");
-	TCase *t = suite_case(s, "calls", setup, teardown, 30);
+	TCase *t = suite_case(s, "calls", setup, teardown);
 
 	tcase_add_loop_test(t, test_deep, 0, 2 * DEPTHS);
 	tcase_add_loop_test(t, test_handlers_too, 0, 2 * DEPTHS);

@@ -88,7 +88,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("refused");
-	TCase *tc = suite_case(s, "refused", far_setup, NULL, 60);
+	TCase *tc = suite_case(s, "refused", far_setup, NULL);
 
 	tcase_add_loop_test(tc, test_answer_is_lost, 0, 3);
 	tcase_add_test(tc, test_answer_was_heard);

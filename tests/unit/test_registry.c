@@ -529,7 +529,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("registry");
-	TCase *tc = suite_case(s, "node", registry_setup, registry_teardown, 100);
+	TCase *tc = suite_case(s, "node", registry_setup, registry_teardown);
 
 	tcase_add_test(tc, opens_and_closes);
 	tcase_add_test(tc, binds_and_finds);

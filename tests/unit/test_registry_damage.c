@@ -456,7 +456,6 @@ int main(void)
 	Suite *s = suite_create("registry damage");
 	TCase *tc = tcase_create("damage");
 
-	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, registry_setup, registry_teardown);
 	for (unsigned i = 0; i < sizeof(tests) / sizeof(*tests); i++)
 		tcase_add_test(tc, tests[i]);

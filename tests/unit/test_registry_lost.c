@@ -176,7 +176,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("registry_lost");
-	TCase *tc = suite_case(s, "lost", lost_setup, NULL, 60);
+	TCase *tc = suite_case(s, "lost", lost_setup, NULL);
 
 	tcase_add_test(tc, newcomers_meet_the_old);
 	tcase_add_test(tc, another_one_is_left_alone);

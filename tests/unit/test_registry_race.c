@@ -270,7 +270,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("registry_race");
-	TCase *tc = suite_case(s, "node", registry_setup, registry_teardown, 100);
+	TCase *tc = suite_case(s, "node", registry_setup, registry_teardown);
 
 	tcase_add_test(tc, one_of_two_wins);
 	tcase_add_test(tc, threads);

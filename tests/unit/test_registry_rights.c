@@ -296,7 +296,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("registry_rights");
-	TCase *tc = suite_case(s, "rights", registry_setup, registry_teardown, 60);
+	TCase *tc = suite_case(s, "rights", registry_setup, registry_teardown);
 
 	tcase_add_test(tc, wrong_rights);
 	tcase_add_test(tc, file_for_a_directory);

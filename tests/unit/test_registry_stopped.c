@@ -323,7 +323,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("registry_stopped");
-	TCase *tc = suite_case(s, "stopped", stopped_setup, stopped_teardown, 300);
+	TCase *tc = suite_case(s, "stopped", stopped_setup, stopped_teardown);
 
 	tcase_add_loop_test(tc, stopped_at_each_step, 0, sizeof(changes) / sizeof(*changes));
 	tcase_add_test(tc, look_ups_meanwhile);

@@ -122,7 +122,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("registry_term");
-	TCase *tc = suite_case(s, "term", registry_setup, registry_teardown, 20);
+	TCase *tc = suite_case(s, "term", registry_setup, registry_teardown);
 
 	tcase_add_loop_test(tc, moved_again_and_again, BEFORE_THE_LOCK, IN_THE_COPY + 1);
 	tcase_add_test(tc, withdrawn_while_it_is_copied);

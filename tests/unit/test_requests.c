@@ -356,7 +356,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("requests");
-	TCase *t = suite_case(s, "requests", setup, NULL, 60);
+	TCase *t = suite_case(s, "requests", setup, NULL);
 
 	tcase_add_loop_test(t, at_random, 0, 2);
 	tcase_add_loop_test(t, with_memory, 0, 2);

@@ -70,7 +70,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("reserve");
-	TCase *t = suite_case(s, "reserve", setup, NULL, 20);
+	TCase *t = suite_case(s, "reserve", setup, NULL);
 
 	tcase_add_test(t, a_will);
 	tcase_add_test(t, rings);

@@ -111,7 +111,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("sealed");
-	TCase *t = suite_case(s, "sealed", NULL, NULL, 20);
+	TCase *t = suite_case(s, "sealed", NULL, NULL);
 
 	tcase_add_test(t, sealed);
 	tcase_add_test(t, not_sealed);

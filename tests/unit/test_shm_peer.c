@@ -267,7 +267,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("shm_peer");
-	TCase *t = suite_case(s, "peer", setup, NULL, 60);
+	TCase *t = suite_case(s, "peer", setup, NULL);
 
 	tcase_add_test(t, unsent_by_who_connects);
 	tcase_add_test(t, unsent_by_who_accepts);

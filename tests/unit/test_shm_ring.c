@@ -213,7 +213,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("shm_ring");
-	TCase *t = suite_case(s, "shm_ring", setup, teardown, 10);
+	TCase *t = suite_case(s, "shm_ring", setup, teardown);
 
 	tcase_add_test(t, test_sound);
 	tcase_add_test(t, test_slots_grow);

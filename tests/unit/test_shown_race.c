@@ -297,7 +297,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("shown_race");
-	TCase *tc = suite_case(s, "shown_race", setup, teardown, 60);
+	TCase *tc = suite_case(s, "shown_race", setup, teardown);
 
 	tcase_add_loop_test(tc, test_while_registered, 0, 2 * ENDS);
 	tcase_add_test(tc, test_two_peers);

@@ -384,7 +384,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("standby");
-	TCase *t = suite_case(s, "heir", setup, teardown, 20);
+	TCase *t = suite_case(s, "heir", setup, teardown);
 
 	tcase_add_test(t, nothing_is_known);
 	tcase_add_test(t, only_when_the_carrier_is_gone);

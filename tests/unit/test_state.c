@@ -108,7 +108,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("state");
-	TCase *t = suite_case(s, "state", NULL, NULL, 10);
+	TCase *t = suite_case(s, "state", NULL, NULL);
 
 	tcase_add_test(t, each_row_is_kept);
 	tcase_add_test(t, next_life);

@@ -443,7 +443,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("strays");
-	TCase *t = suite_case(s, "strays", setup, teardown, 30);
+	TCase *t = suite_case(s, "strays", setup, teardown);
 
 	tcase_add_loop_test(t, test_way, 0, WAYS);
 	tcase_add_test(t, test_another);

@@ -129,7 +129,6 @@ int main(void)
 	Suite *s = suite_create("timers");
 	TCase *tc = tcase_create("timers");
 
-	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, test_needed_twice);
 	tcase_add_test(tc, test_threads_need_one);
 	tcase_add_test(tc, test_no_waiting);

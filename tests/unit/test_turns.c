@@ -275,7 +275,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("turns");
-	TCase *t = suite_case(s, "turns", setup, NULL, 60);
+	TCase *t = suite_case(s, "turns", setup, NULL);
 
 	tcase_add_test(t, strays);
 	tcase_add_test(t, strays_beside);

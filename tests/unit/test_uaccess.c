@@ -527,7 +527,6 @@ int main(void)
 
 	suite_add_tcase(s, c);
 	suite_add_tcase(s, st);
-	tcase_set_timeout(c, 60);
 	tcase_add_test(c, plain);
 	tcase_add_test(c, nothing_is_always_good);
 	tcase_add_test(c, wild_pointers);

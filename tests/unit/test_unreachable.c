@@ -127,7 +127,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("unreachable");
-	TCase *tc = suite_case(s, "unreachable", setup, NULL, 60);
+	TCase *tc = suite_case(s, "unreachable", setup, NULL);
 
 	tcase_add_test(tc, test_silent_host);
 	tcase_add_test(tc, test_process_does_not_answer);

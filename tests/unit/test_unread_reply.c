@@ -124,7 +124,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("unread_reply");
-	TCase *t = suite_case(s, "unread_reply", setup, NULL, 20);
+	TCase *t = suite_case(s, "unread_reply", setup, NULL);
 
 	tcase_add_test(t, read_while_the_owner_looks);
 	return suite_run(s);

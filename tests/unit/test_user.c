@@ -189,7 +189,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("user");
-	TCase *t = suite_case(s, "user", registry_setup, registry_teardown, 20);
+	TCase *t = suite_case(s, "user", registry_setup, registry_teardown);
 
 	tcase_add_test(t, a_number_for_many);
 	tcase_add_test(t, a_directory_of_another);

@@ -313,7 +313,7 @@ static bool filters_known(void)
 int main(void)
 {
 	Suite *s = suite_create("user_copy");
-	TCase *t = suite_case(s, "copies", NULL, NULL, 20);
+	TCase *t = suite_case(s, "copies", NULL, NULL);
 	int modes = filters_known() ? (int)MODES : 1;
 
 	if (modes == 1)

@@ -267,7 +267,7 @@ int main(void)
 {
 	Suite *s = suite_create("verbs_crossing");
 
-	tests(suite_case(s, "ib", setup_ib, end, 30), 3);
-	tests(suite_case(s, "iwarp", setup_iwarp, end, 30), 2); /* TCP loses no request */
+	tests(suite_case(s, "ib", setup_ib, end), 3);
+	tests(suite_case(s, "iwarp", setup_iwarp, end), 2); /* TCP loses no request */
 	return suite_run(s);
 }

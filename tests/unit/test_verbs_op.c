@@ -412,13 +412,13 @@ static void write_tests(TCase *tc)
 int main(void)
 {
 	Suite *s = suite_create("verbs_op");
-	TCase *tc = suite_case(s, "writes over iWARP", setup_iwarp, teardown, 30);
+	TCase *tc = suite_case(s, "writes over iWARP", setup_iwarp, teardown);
 
 	write_tests(tc);
 	tcase_add_test(tc, test_answer_is_late);
 	tcase_add_test(tc, test_iwarp_reads);
-	write_tests(suite_case(s, "writes", setup, teardown, 30));
-	tc = suite_case(s, "reads", setup, teardown, 30);
+	write_tests(suite_case(s, "writes", setup, teardown));
+	tc = suite_case(s, "reads", setup, teardown);
 	tcase_add_loop_test(tc, test_read, 0, sizeof(sizes) / sizeof(sizes[0]));
 	tcase_add_test(tc, test_read_and_message);
 	tcase_add_test(tc, test_fence_bars);

@@ -221,13 +221,13 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("verbs_op_fails");
-	TCase *tc = suite_case(s, "iwarp", setup_iwarp, teardown, 30);
+	TCase *tc = suite_case(s, "iwarp", setup_iwarp, teardown);
 
 	tcase_add_test(tc, test_iwarp_not_reached);
 	tcase_add_test(tc, test_iwarp_broken);
 	tcase_add_loop_test(tc, test_closed, 0, 12);
 	tcase_add_loop_test(tc, test_post_fails, 0, 5);
-	tc = suite_case(s, "ib", setup, teardown, 30);
+	tc = suite_case(s, "ib", setup, teardown);
 	tcase_add_loop_test(tc, test_not_reached, 0, 2);
 	tcase_add_test(tc, test_hidden);
 	tcase_add_loop_test(tc, test_flushed_then_acked, 0, 2);
@@ -235,10 +235,10 @@ int main(void)
 	tcase_add_loop_test(tc, test_closed, 0, 12);
 	tcase_add_test(tc, test_not_up);
 	tcase_add_loop_test(tc, test_post_fails, 0, 5);
-	tc = suite_case(s, "memory", setup, teardown, 30);
+	tc = suite_case(s, "memory", setup, teardown);
 	tcase_add_loop_test(tc, test_device_gone, 0, 2);
 	tcase_add_test(tc, test_other_device);
-	tc = suite_case(s, "refused", turn_away, teardown, 30);
+	tc = suite_case(s, "refused", turn_away, teardown);
 	tcase_add_test(tc, test_refused);
 	return suite_run(s);
 }

@@ -227,9 +227,9 @@ int main(void)
 	Suite *s = suite_create("verbs_open");
 	TCase *t;
 
-	tcase_add_loop_test(suite_case(s, "ib", setup_ib, teardown, 30), test_child_binds, 0, 2);
-	tcase_add_loop_test(suite_case(s, "iwarp", setup_iwarp, teardown, 30), test_child_binds, 0, 2);
-	t = suite_case(s, "unclaimed", setup_unclaimed, teardown, 30);
+	tcase_add_loop_test(suite_case(s, "ib", setup_ib, teardown), test_child_binds, 0, 2);
+	tcase_add_loop_test(suite_case(s, "iwarp", setup_iwarp, teardown), test_child_binds, 0, 2);
+	t = suite_case(s, "unclaimed", setup_unclaimed, teardown);
 	tcase_add_loop_test(t, test_fork_init, 0, 2);
 	tcase_add_loop_test(t, test_no_srq, 0, 4);
 	tcase_add_loop_test(t, test_no_memory_for_queues, 0, 3);

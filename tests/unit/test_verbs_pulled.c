@@ -195,7 +195,7 @@ int main(void)
 {
 	Suite *s = suite_create("verbs_pulled");
 
-	tests(suite_case(s, "ib", setup_ib, world_end, 60));
-	tests(suite_case(s, "iwarp", setup_iwarp, world_end, 60));
+	tests(suite_case(s, "ib", setup_ib, world_end));
+	tests(suite_case(s, "iwarp", setup_iwarp, world_end));
 	return suite_run(s);
 }

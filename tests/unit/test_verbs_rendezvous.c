@@ -468,7 +468,7 @@ int main(void)
 {
 	Suite *s = suite_create("verbs_rendezvous");
 
-	tests(suite_case(s, "ib", setup_ib, end, 30));
-	tests(suite_case(s, "iwarp", setup_iwarp, end, 30));
+	tests(suite_case(s, "ib", setup_ib, end));
+	tests(suite_case(s, "iwarp", setup_iwarp, end));
 	return suite_run(s);
 }

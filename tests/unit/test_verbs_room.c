@@ -271,12 +271,12 @@ int main(void)
 	Suite *s = suite_create("verbs_room");
 	TCase *t;
 
-	tests(suite_case(s, "ib", setup_ib, end, 30));
-	tests(suite_case(s, "iwarp", setup_iwarp, end, 30));
-	t = suite_case(s, "small", setup_small, end, 30);
+	tests(suite_case(s, "ib", setup_ib, end));
+	tests(suite_case(s, "iwarp", setup_iwarp, end));
+	t = suite_case(s, "small", setup_small, end);
 	tcase_add_test(t, test_no_more);
-	tcase_add_loop_test(suite_case(s, "usual", setup_usual, end, 30), test_one_of_many, 0, 2);
-	tcase_add_loop_test(suite_case(s, "many", setup_many, end, 30), test_cq_for_buffers, 0, 4);
-	tcase_add_loop_test(suite_case(s, "few", setup_few, end, 30), test_two_sizes, 0, 4);
+	tcase_add_loop_test(suite_case(s, "usual", setup_usual, end), test_one_of_many, 0, 2);
+	tcase_add_loop_test(suite_case(s, "many", setup_many, end), test_cq_for_buffers, 0, 4);
+	tcase_add_loop_test(suite_case(s, "few", setup_few, end), test_two_sizes, 0, 4);
 	return suite_run(s);
 }
