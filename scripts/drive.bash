@@ -12,7 +12,10 @@
 #				section counts as one test
 #	SKIP reason		for a test that cannot run here
 #	LATE NAME: COMMAND	for a test that has passed a limit, while nothing wrong was seen
-#				(tests/verdict.bash); the command runs it alone
+#				(tests/verdict.bash); the command runs it alone.  How long it took
+#				is in the line "LATE CASE N s ..." before, where NAME is CASE, or
+#				ends in -CASE
+#	WRONG ...		for each wrong test
 #
 # A wrong test stays wrong.  A late test is run once more at the end, alone and with ten times the
 # time.  If it passes then, it counts as passed, and is listed with both times.  If it is late
@@ -105,7 +108,7 @@ headline()
 # judge_section NAME: adds to passed, failed, summary
 judge_section()
 {
-	local name=$1 log=$logs/$1.log status=1 took=0 idle=0 counts p f l=${#late[@]} skips=0 refused=0 reason verdict
+	local name=$1 log=$logs/$1.log status=1 took=0 idle=0 counts p f i l=${#late[@]} skips=0 refused=0 reason verdict
 	read -r status took idle <"$logs/$name.ended"
 	while IFS= read -r reason; do
 		echo "SKIP $reason"
@@ -115,6 +118,9 @@ judge_section()
 		fi
 	done < <(sed -n 's/^SKIP:\{0,1\} \{1,\}//p' "$log" | grep -av '^tests/[^ ]*$') # automake's own line has no reason
 	mapfile -t -O "$l" late < <(grep -aE "$is_late" "$log" | sort -u)
+	for ((i = l; i < ${#late[@]}; i++)); do
+		late_in[i]=$log
+	done
 	l=$((${#late[@]} - l))
 	counts=$(grep -aE '^[0-9]+ passed, [0-9]+ failed' "$log" | tail -n 1)
 	p=$(echo "$counts" | sed -n 's/^\([0-9]*\) passed.*/\1/p')
@@ -131,6 +137,8 @@ judge_section()
 	elif [ "$status" -ne 0 ] && [ "$f" = 0 ] && [ "$l" = 0 ]; then
 		f=1 # the runner failed although its tests passed
 	fi
+	# Whatever has ended the rest.
+	[ "$f" -gt 0 ] || ! grep -qaE '^WRONG ' "$log" || f=1
 	[ $refused -gt 0 ] && echo "$refused skipped where nothing may be skipped (CI=true)"
 	f=$((f + refused))
 	verdict=ok
@@ -181,7 +189,7 @@ group_of()
 	echo "$1"
 }
 
-passed=0 failed=0 summary='' recap='' ran='' late=()
+passed=0 failed=0 summary='' recap='' ran='' late=() late_in=()
 
 # generated: makes configure, if it is missing or older than its sources
 generated()
@@ -222,14 +230,14 @@ drive()
 	done
 }
 
-# try_again LINE: runs a late test again, alone
+# try_again LINE LOG: runs a late test again, alone
 try_again()
 {
 	local name=${1#LATE } command began=$SECONDS first log=$logs/late.log
 	command=${name#*: } name=${name%%: *}
 	# Names of sections and of cases contain dashes, too: takes the line whose case is the end
 	# of this name.
-	first=$(awk -v name="$name" '/^LATE [^ ]+ [0-9.]+ s/ && substr(name, length(name) - length($2)) == "-" $2 { print; exit }' "$logs"/*.log)
+	first=$(awk -v name="-$name" '/^LATE [^ ]+ [0-9.]+ s/ && substr(name, length(name) - length($2)) == "-" $2 { print; exit }' "$2")
 	[ "$command" != "$name" ] || return
 	echo "once more, alone: $command"
 	if (unset TEST_SLOW && TEST_TIMES=10 bash -c "$command") >"$log" 2>&1 </dev/null; then
@@ -245,12 +253,12 @@ try_again()
 # conclude: prints the failures, the summary and the counts; status 0 only if nothing failed
 conclude()
 {
-	local line
+	local i
 	if [ ${#late[@]} -gt $LATE_MOST ]; then
 		summary+="machine too slow: ${#late[@]} tests were late, $LATE_MOST may be"$'\n'$(printf '  %s\n' "${late[@]}")$'\n'
 	else
-		for line in "${late[@]}"; do
-			try_again "$line"
+		for i in "${!late[@]}"; do
+			try_again "${late[i]}" "${late_in[i]}"
 		done
 		late=()
 	fi

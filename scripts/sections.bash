@@ -98,8 +98,14 @@ check_in()
 		SKIP) echo "SKIP: ${trs%.trs}: $(grep -av '^SKIP ' "${trs%.trs}.log" | tail -n 1)" ;;
 		FAIL | ERROR | XPASS)
 			echo "---- ${trs%.trs}.log"
-			tail -n 60 "${trs%.trs}.log"
-			! grep -qaE "$is_late" "${trs%.trs}.log" || late=$((late + 1))
+			if tail -n 1 "${trs%.trs}.log" | grep -qaE "$is_late"; then
+				# What the test itself says is none of drive's lines.
+				late=$((late + 1))
+				tail -n 60 "${trs%.trs}.log" | head -n -2 | sed 's/^/     /'
+				tail -n 2 "${trs%.trs}.log"
+			else
+				tail -n 60 "${trs%.trs}.log"
+			fi
 			;;
 		esac
 	done < <(find . -name '*.trs' -printf '%P\n' | sort)
@@ -129,7 +135,7 @@ added_up()
 # delivered SCRIPT ARG...: makes the build of this tree, and runs one of them on it
 delivered()
 {
-	local script=$1
+	local script=$1 began
 	shift
 	if [ ! -x "$top/$script" ]; then
 		echo "$script is missing"
@@ -141,8 +147,10 @@ delivered()
 	export RDS_PRELOAD_REGISTRY_DIR
 	trap 'rm -rf "$RDS_PRELOAD_REGISTRY_DIR"' EXIT
 	local run=(env "TOP_SRCDIR=$top" "TOP_BUILDDIR=$work/main" "RDSRUN=$work/main/rdsrun/rdsrun" "$top/$script" "$@") status=0
+	began=$SECONDS
 	timeout --kill-after=10 "${SECTION_TIMEOUT:-600}" "${run[@]}" || status=$?
 	if [ $status = 124 ] || [ $status = 137 ]; then
+		echo "LATE ${script//\//-} $((SECONDS - began)) s (limit ${SECTION_TIMEOUT:-600})"
 		echo "LATE ${script//\//-}: cd '$work/main' && RDS_PRELOAD_REGISTRY_DIR=\$(mktemp -d) timeout --kill-after=10 $((10 * ${SECTION_TIMEOUT:-600}))" \
 			"env $(env | sed -n "s/^\(FUZZ_[A-Z]*\|SHARING_[A-Z]*\)=.*/'&'/p" | tr '\n' ' ')${run[*]@Q}"
 		return 75

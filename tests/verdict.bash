@@ -26,7 +26,7 @@
 #	VERDICT_INSIDE	the runner is one test; its caller prints the verdict
 
 verdict_source=$(cd "${BASH_SOURCE[0]%/*}" && pwd)
-verdict_passed=0 verdict_failed=0 verdict_late=0
+verdict_passed=0 verdict_failed=0 verdict_late=0 verdict_began=$EPOCHREALTIME
 verdict_lates=()
 
 # verdict_begin SECTION AGAIN [BUILD]: AGAIN is the command to which the names of cases are
@@ -95,11 +95,32 @@ verdict_start()
 	: >"$verdict_log"
 }
 
+# verdict_took: how long the case has taken so far
+verdict_took()
+{
+	awk -v from="$verdict_began" -v to="$EPOCHREALTIME" 'BEGIN { printf "%.1f s", to - from }'
+}
+
+# verdict_why LOG: what a program, or its watch, has said about being late
+verdict_why()
+{
+	local why
+	why=$(grep -a -m 1 '^LATE ' "$1")
+	why=${why#LATE }
+	echo "${why#"$verdict_name "}"
+}
+
+# verdict_say_late [WHAT]: the line of a late case
+verdict_say_late()
+{
+	echo "LATE $verdict_name $(verdict_took)${verdict_limit:+ (limit $verdict_limit)}${1:+: $1}"
+}
+
 verdict_of()
 {
 	local last took
 	last=$(tail -n 1 "$verdict_log" | tr -d '\r')
-	took=$(awk -v from="$verdict_began" -v to="$EPOCHREALTIME" 'BEGIN { printf "%.1f s", to - from }')
+	took=$(verdict_took)
 	case $1 in
 	0)
 		verdict_passed=$((verdict_passed + 1))
@@ -108,8 +129,7 @@ verdict_of()
 	75)
 		verdict_late=$((verdict_late + 1))
 		verdict_lates+=("$verdict_name")
-		last=$(grep -a -m 1 '^LATE ' "$verdict_log")
-		echo "LATE $verdict_name $took${verdict_limit:+ (limit $verdict_limit)}${last:+: ${last#LATE }}"
+		verdict_say_late "$(verdict_why "$verdict_log")"
 		;;
 	77) echo "SKIP $verdict_name: $last" ;;
 	*)
@@ -143,7 +163,8 @@ verdict_guest()
 		echo "$(grep -ac '^PASS ' "$2") passed, $((wrong + 1)) failed"
 		return 1
 	fi
-	echo "LATE ${VERDICT_SECTION:-guest}-all: $3"
+	verdict_name=guest verdict_say_late "the guest has not ended"
+	echo "LATE ${VERDICT_SECTION:-guest}-guest: $3"
 	echo "$(grep -ac '^PASS ' "$2") passed, $wrong failed, 1 late"
 	[ "$wrong" -eq 0 ] && return 75 || return 1
 }

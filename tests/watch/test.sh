@@ -43,7 +43,7 @@ watched grandchild 124 '^process [0-9]+ \(hangs\), parent '
 [ "$(grep -c '^process ' "$out/log")" = 2 ] || wrong "grandchild: not all of it is shown"
 watched ticks 124 '^watch: it-ticks: HANG: '
 watched stops 124 ': state T'
-watched burns 75 '^LATE it-burns: ' --limit 1
+watched burns 75 '^LATE it-burns [0-9.]+ s busy, TEST_SLOW 1$' --limit 1
 watched says 0 '^29$'
 watched works 0 ''
 watched killed 137 '^watch: it-killed: signal 9 \(SIGKILL\)'
@@ -82,7 +82,7 @@ done <<'END'
 PASS good [0-9.]+ s: 29
 WRONG bad [0-9.]+ s: status 137: watch: bad: signal 9 \(SIGKILL\)
  *again: run it bad
-LATE slow [0-9.]+ s \(limit 1\): slow: busy for .*
+LATE slow [0-9.]+ s \(limit 1\): [0-9.]+ s busy, TEST_SLOW 1
 LATE waited [0-9.]+ s \(limit 20\): a message that was sent
 SKIP not-here: no such thing
 LATE these-slow: run it slow
@@ -90,6 +90,73 @@ LATE these-waited: run it waited
 1 passed, 1 failed, 2 late
 status 1
 END
+# What the driver of sections makes of that: a build whose test is late unless it has ten times the
+# time; runners that were late in other ways; more late ones than there may be.
+mkdir -p "$out/main/tests/watch" "$out/scripts" "$out/logs"
+ln -s "$here/watch" "$out/main/tests/watch/"
+printf '%s\n' '[ "${TEST_TIMES:-1}" = 1 ] || exit 0' 'echo "LATE words: of the test itself"' "exec '$here/hangs' burns" >"$out/main/tests/busy.sh"
+cat >"$out/main/Makefile" <<END
+check:
+	TEST_TIMEOUT=1 bash '$TOP_SRCDIR/scripts/run-test' \$(CURDIR)/tests/busy.sh >tests/busy.log 2>&1; \\
+	status=\$\$?; \\
+	if [ \$\$status = 0 ]; then echo "# PASS:  1"; echo "# FAIL:  0"; else echo "# PASS:  0"; echo "# FAIL:  1"; fi >test-suite.log; \\
+	[ \$\$status != 0 ] || exit 0; echo ":global-test-result: FAIL" >tests/busy.trs; exit 1
+END
+# driven SECTION...
+driven()
+(
+	unset CI TEST_SLOW TEST_MEASURED TEST_TIMES
+	top=$TOP_SRCDIR work=$out logs=$out/logs scale=gate seed=1 beside= optional=
+	sections="check conformance guest section wrong many"
+	. "$top/scripts/drive.bash"
+	. "$top/scripts/sections.bash"
+	section_check() { check_in main; }
+	section_conformance()
+	{
+		printf '%s\n' "LATE ping 61.5 s (limit 60): a message, at ::1" "LATE ping 62.5 s (limit 60): a message, at 10.99.0.1" \
+			"LATE conformance-ping: true" "9 passed, 0 failed"
+		return 75
+	}
+	section_guest()
+	{
+		. "$top/tests/verdict.bash"
+		echo "PASS all 1.0 s" >"$out/guest"
+		verdict_guest 124 "$out/guest" false
+	}
+	section_section() { SECTION_TIMEOUT=1 top=$out delivered scripts/sleeps; }
+	section_wrong()
+	{
+		printf '%s\n' "WRONG first 1.0 s: status 1" "2 passed, 0 failed"
+		SECTION_TIMEOUT=1 top=$out delivered scripts/sleeps
+	}
+	section_many() { printf 'LATE many-%s: true\n' 1 2 3 4; return 75; }
+	made() { :; }
+	drive "$@"
+	conclude
+	echo "status $?"
+)
+printf '#!/bin/sh\n[ -n "${TEST_TIMES-}" ] || exec sleep 30\n' >"$out/scripts/sleeps"
+chmod +x "$out/scripts/sleeps"
+driven check conformance guest >"$out/log" 2>&1
+while IFS= read -r pattern; do
+	grep -qxE "$pattern" "$out/log" || wrong "driver: wanted $pattern"
+done <<'END'
+LATE check-tests/busy.sh, then PASS alone in [0-9]+ s; first: LATE tests/busy.sh [0-9.]+ s \(limit 1\)
+LATE conformance-ping, then PASS alone in [0-9]+ s; first: LATE ping 61.5 s \(limit 60\): a message, at ::1
+FAILED guest-guest: late, and not good alone either after [0-9]+ s; first: LATE guest [0-9.]+ s: the guest has not ended
+12 passed, 1 failed
+status 1
+END
+driven section wrong >"$out/log" 2>&1
+while IFS= read -r pattern; do
+	grep -qxE "$pattern" "$out/log" || wrong "driver: wanted $pattern"
+done <<'END'
+LATE scripts-sleeps, then PASS alone in [0-9]+ s; first: LATE scripts-sleeps [0-9]+ s \(limit 1\)
+wrong +FAILED +2 passed +1 failed .*
+status 1
+END
+driven many >"$out/log" 2>&1
+grep -qx "machine too slow: 4 tests were late, 3 may be" "$out/log" && grep -qx "status 75" "$out/log" || wrong "driver: four late ones"
 slow=$("$here/watch" --measure)
 [ "$slow" -ge 1 ] && [ "$slow" -le 50 ] || wrong "--measure says $slow"
 exit $((failed > 0))

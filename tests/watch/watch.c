@@ -255,7 +255,7 @@ static int late(void)
 	fprintf(stderr, "watch: %s: still busy:\n", name);
 	tree_show(&seen.now, false);
 	end_all(&seen.now);
-	fprintf(stderr, "LATE %s: busy for %.1f s, TEST_SLOW %u\n", name, seen.total, test_slow());
+	fprintf(stderr, "LATE %s %.1f s busy, TEST_SLOW %u\n", name, seen.total, test_slow());
 	return TEST_LATE;
 }
 
