@@ -373,10 +373,11 @@ section_devices() # over soft RoCE and soft iWARP, in virtual time: programs of 
 # to agree with the model.
 oracle_parts()
 {
-	local sharing status=0 theirs=0
+	local sharing status=0 theirs=0 again
 	made main tests/sharing/player || return 1
-	(delivered scripts/guest/run --modules "rds rds_tcp" -- env SHARING_LIB=none SHARING_SEEDS=10 \
-		TOP_BUILDDIR="$work/main" "$top/tests/sharing/run") >"$logs/oracle.sharing" 2>&1 &
+	local there=(env SHARING_LIB=none SHARING_SEEDS=10 TOP_BUILDDIR="$work/main")
+	again="'$top/scripts/guest/run' --timeout 3000 --modules 'rds rds_tcp' -- ${there[*]@Q} TEST_TIMES=\${TEST_TIMES:-1} '$top/tests/sharing/run'"
+	(delivered scripts/guest/run --modules "rds rds_tcp" -- "${there[@]}" VERDICT_AGAIN="$again" "$top/tests/sharing/run") >"$logs/oracle.sharing" 2>&1 &
 	sharing=$!
 	(delivered tests/conformance/compare --build "$work/main" | counted) || status=$?
 	wait "$sharing" || theirs=$?

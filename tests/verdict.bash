@@ -26,7 +26,7 @@
 #	VERDICT_INSIDE	the runner is one test; its caller prints the verdict
 
 verdict_source=$(cd "${BASH_SOURCE[0]%/*}" && pwd)
-verdict_passed=0 verdict_failed=0 verdict_late=0 verdict_began=$EPOCHREALTIME
+verdict_passed=0 verdict_failed=0 verdict_late=0 verdict_skipped=0 verdict_began=$EPOCHREALTIME
 verdict_lates=()
 
 # verdict_begin SECTION AGAIN [BUILD]: AGAIN is the command to which the names of cases are
@@ -131,7 +131,10 @@ verdict_of()
 		verdict_lates+=("$verdict_name")
 		verdict_say_late "$(verdict_why "$verdict_log")"
 		;;
-	77) echo "SKIP $verdict_name: $last" ;;
+	77)
+		verdict_skipped=$((verdict_skipped + 1))
+		echo "SKIP $verdict_name: $last"
+		;;
 	*)
 		verdict_failed=$((verdict_failed + 1))
 		last=$(grep -a '^watch: ' "$verdict_log" | tail -n 1)
@@ -177,6 +180,10 @@ verdict_summary()
 		[ -z "${VERDICT_INSIDE-}" ] || break
 		echo "LATE $verdict_section-$name: $verdict_again $name"
 	done
+	if [ $((verdict_passed + verdict_failed + verdict_late + verdict_skipped)) = 0 ]; then
+		echo "no case has such a name"
+		verdict_failed=1
+	fi
 	echo "$verdict_passed passed, $verdict_failed failed$([ $verdict_late = 0 ] || echo ", $verdict_late late")"
 	[ "$verdict_failed" -eq 0 ] || return 1
 	[ "$verdict_late" -eq 0 ] || return 75
