@@ -74,6 +74,14 @@ made()
 
 # ---- counts ----
 
+# measured: how slow this machine is, for all tests of a build, before they slow each other down
+measured()
+{
+	TEST_MEASURED=$(tests/watch/watch --measure) || return 1
+	export TEST_MEASURED
+	echo "TEST_MEASURED=$TEST_MEASURED"
+}
+
 # check_in DIR [TEST...]: runs make check there, for all tests or for these only; prints skips and
 # counts
 check_in()
@@ -83,13 +91,13 @@ check_in()
 	shift
 	export VERDICT_AGAIN="make -C '$PWD' check TESTS="
 	if [ $# -eq 0 ]; then
-		make -j"$tests" check
+		measured && make -j"$tests" check
 	else
 		# "make check" would build all tests first.
 		logs_of=$(printf '%s.log\n' "${@%.sh}")
 		rm -f $logs_of
 		make -j"$jobs" all && make -j"$jobs" tests/watch/watch $(printf '%s\n' "$@" | grep -v '\.sh$') &&
-			make -j"$tests" test-suite.log TEST_LOGS="$(echo $logs_of)"
+			measured && make -j"$tests" test-suite.log TEST_LOGS="$(echo $logs_of)"
 	fi
 	status=$?
 	while read -r trs; do

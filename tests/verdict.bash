@@ -18,6 +18,7 @@
 #
 # Environment:
 #	TEST_SLOW	how many times slower this machine is than an idle one (default: measured)
+#	TEST_MEASURED	the same before it is multiplied, where who starts many tests has measured
 #	TEST_TIMES	multiplies TEST_SLOW (default 1; 10 to try a late case again, without
 #			TEST_SLOW, since in a guest it is measured there)
 #	SANITIZERS
@@ -46,13 +47,12 @@ verdict_begin()
 	fi
 }
 
-# verdict_slow [N]: sets TEST_SLOW; TEST_PATIENCE is the same for RDS_PRELOAD_PATIENCE; N: the machine
-# is not measured.  Check has limits of its own, which tell neither a hang from a slow test nor late
-# from wrong: 0 turns them off.
+# verdict_slow: sets TEST_SLOW; TEST_PATIENCE is the same for RDS_PRELOAD_PATIENCE.  Check has limits
+# of its own, which tell neither a hang from a slow test nor late from wrong: 0 turns them off.
 verdict_slow()
 {
 	if [ -z "${TEST_SLOW:-}" ]; then
-		TEST_SLOW=${1:-$("$verdict_watch" --measure)}
+		TEST_SLOW=${TEST_MEASURED:-$("$verdict_watch" --measure)}
 		case ${SANITIZERS:-} in
 		*thread*) TEST_SLOW=$((TEST_SLOW * 8)) ;;
 		?*) TEST_SLOW=$((TEST_SLOW * 4)) ;;

@@ -98,7 +98,7 @@ printf '%s\n' '[ "${TEST_TIMES:-1}" = 1 ] || exit 0' 'echo "LATE words: of the t
 cat >"$out/main/Makefile" <<END
 check:
 	TEST_TIMEOUT=1 bash '$TOP_SRCDIR/scripts/run-test' \$(CURDIR)/tests/busy.sh >tests/busy.log 2>&1; \\
-	status=\$\$?; \\
+	status=\$\$?; echo "\$\$TEST_MEASURED" >>slow; \\
 	if [ \$\$status = 0 ]; then echo "# PASS:  1"; echo "# FAIL:  0"; else echo "# PASS:  0"; echo "# FAIL:  1"; fi >test-suite.log; \\
 	[ \$\$status != 0 ] || exit 0; echo ":global-test-result: FAIL" >tests/busy.trs; exit 1
 END
@@ -138,6 +138,7 @@ driven()
 printf '#!/bin/sh\n[ -n "${TEST_TIMES-}" ] || exec sleep 30\n' >"$out/scripts/sleeps"
 chmod +x "$out/scripts/sleeps"
 driven check conformance guest >"$out/log" 2>&1
+[[ $(head -n 1 "$out/main/slow") =~ ^[0-9]+$ ]] || wrong "check: the machine was not measured"
 while IFS= read -r pattern; do
 	grep -qxE "$pattern" "$out/log" || wrong "driver: wanted $pattern"
 done <<'END'
