@@ -6,6 +6,7 @@
 #				goes, as NAME.log
 #	sections, optional	all sections; those that run only when they are named
 #	beside			"a+b": these run at the same time
+#	scale, seed		as for sections.bash
 # A section is a function section_NAME, described by the comment behind its first line.  It may
 # print
 #	N passed, N failed	as its last such line: these are counted; without such a line the
@@ -150,6 +151,7 @@ judge_section()
 		tail -n 80 "$log"
 		recap+=$(failures "$name" "$log")$'\n'
 		echo "---- $name FAILED (status $status), whole log: $log"
+		echo "before the change, too?  git worktree add ../parent HEAD~ && ../parent/scripts/${0##*/} $([ "$scale" = gate ] || echo "--seed $seed ")$name"
 	else
 		echo "$p passed, $f failed, $skips skipped${l:+, $l late}"
 	fi

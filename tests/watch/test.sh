@@ -154,6 +154,7 @@ while IFS= read -r pattern; do
 done <<'END'
 LATE scripts-sleeps, then PASS alone in [0-9]+ s; first: LATE scripts-sleeps [0-9]+ s \(limit 1\)
 wrong +FAILED +2 passed +1 failed .*
+before the change, too\?  git worktree add .* wrong
 status 1
 END
 driven many >"$out/log" 2>&1
