@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 """Runs Debian's qperf: a server and a client, two processes, figures parsed and checked. Both are here, on the loopback
 address if no other is named, or the server is started on another host by a launcher (a command that runs its arguments
-there, as ssh does)."""
+there, as ssh does).
+
+qperf_tool.py TEST SIZE SECONDS HOST LAUNCHER: one test by itself, watched from outside (tests/watch)."""
 
 import contextlib
+import os
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -24,8 +28,13 @@ class QperfFault(Exception):
     """qperf failed, or said something that cannot be true."""
 
 
-class QperfLate(Exception):
-    """It has not ended."""
+class QperfLate(QperfFault):
+    """It has not ended, or not begun."""
+
+
+def deadline(seconds):
+    """What an idle machine does in that time takes less than this here. A watch ends what hangs sooner (tests/watch)."""
+    return seconds * int(os.environ.get("TEST_SLOW") or 1)
 
 
 def installed():
@@ -65,20 +74,20 @@ class Server:
         return any(f[1].endswith(f":{self.port:04X}") and f[3] == "0A" for f in fields)
 
     def await_listening(self):
-        end = time.monotonic() + 30
+        end = time.monotonic() + deadline(30)
         while time.monotonic() < end:
             if self.process.poll() is not None:
                 raise QperfFault(f"server ended with status {self.process.returncode}: {self.said()}")
             if self.listening():
                 return
             time.sleep(0.01)
-        raise QperfFault("server does not listen after 30 s")
+        raise QperfLate(f"server does not listen after {deadline(30)} s")
 
     def said(self):
         self.log.seek(0)
         return self.log.read()[-400:].decode(errors="replace").strip()
 
-    def run(self, test, size, seconds=1, cpus=None, slow=1):
+    def run(self, test, size, seconds=1, cpus=None):
         """Runs one test as a client; returns {'latency': ns} or {'bw': bytes per second} (what was received)."""
         if test.startswith("udp") and size > UDP_LARGEST:
             size = UDP_LARGEST
@@ -89,9 +98,9 @@ class Server:
         while True:
             try:
                 done = subprocess.run(command + [test], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                                      timeout=seconds + 25 * slow, env=self.environment, check=False)
+                                      timeout=seconds + deadline(60), env=self.environment, check=False)
             except subprocess.TimeoutExpired:
-                raise QperfLate(f"{test} of {size} B: no end after {seconds + 25 * slow} s") from None
+                raise QperfLate(f"{test} of {size} B: no end after {seconds + deadline(60)} s") from None
             if REFUSED not in done.stderr + done.stdout or time.monotonic() > end:
                 break
             time.sleep(RACE_PAUSE)
@@ -136,3 +145,24 @@ def server(environment, host=HOST, launcher=()):
         yield s
     finally:
         s.end()
+
+
+def main():
+    test, size, seconds, host, launcher = sys.argv[1:]
+    environment = dict(os.environ)
+    os.environ.pop("LD_PRELOAD", None)  # not for the launcher
+    try:
+        with server(environment, host, launcher.split()) as s:
+            values = s.run(test, int(size), int(seconds))
+    except QperfLate as e:
+        print("LATE", e)
+        return 75
+    except QperfFault as e:
+        print(e)
+        return 1
+    print(f"{values['latency']:.0f} ns" if "latency" in values else f"{values['bw'] / 1e6:.1f} MB/s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
