@@ -45,6 +45,12 @@
 			fail("not true: %s (%s)", #cond, strerror(errno));                                             \
 	} while (0)
 
+/* If it hangs. */
+__attribute__((constructor)) static void shows_stacks(void)
+{
+	test_shows_stacks();
+}
+
 static inline uint64_t mix(uint64_t z)
 {
 	z += 0x9e3779b97f4a7c15ull;

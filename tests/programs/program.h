@@ -48,6 +48,12 @@ __attribute__((noreturn, format(printf, 3, 4))) static inline void program_fail(
 			program_fail(__FILE__, __LINE__, #cond ": " __VA_ARGS__);                                      \
 	} while (0)
 
+/* If it hangs. */
+__attribute__((constructor)) static void shows_stacks(void)
+{
+	test_shows_stacks();
+}
+
 /*
  * Runs in a process of its own, as two programs on one node do; the caller has no RDS socket yet.
  */

@@ -21,6 +21,12 @@
 
 bool same_process, pinned;
 
+/* If it hangs. */
+__attribute__((constructor)) static void shows_stacks(void)
+{
+	test_shows_stacks();
+}
+
 /* ---- failing ---- */
 
 __attribute__((format(printf, 3, 0))) static void complain(const char *file, int line, const char *fmt, va_list ap)

@@ -100,6 +100,7 @@ int main(int argc, char **argv)
 	unsigned long seed, bad = 0;
 	int c;
 
+	test_shows_stacks();
 	program = argv[0];
 	patience = TEST_COMES;
 	if (argc == 4 && !strcmp(argv[1], "--worker"))

@@ -9,6 +9,7 @@
 #include <check.h>
 
 #include "engine/rds.h"
+#include "tests/slow.h"
 
 /*
  * A test case of s, and what is done before and after each of its tests (NULL: nothing).  How long
@@ -29,6 +30,7 @@ static inline int suite_run(Suite *s)
 	SRunner *r = srunner_create(s);
 	int failed;
 
+	test_shows_stacks();
 	rds_engine_join(); /* a package does not name those above it */
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);

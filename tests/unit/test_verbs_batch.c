@@ -224,7 +224,7 @@ START_TEST(test_unattended)
 END_TEST
 
 /* One that adds a message now and then waits no longer, but it is no mistake. */
-START_TEST(test_slow)
+START_TEST(test_slow_speaker)
 {
 	unsigned i;
 
@@ -481,7 +481,7 @@ static void tests(TCase *t)
 	tcase_add_loop_test(t, test_order, 0, 6);
 	tcase_add_loop_test(t, test_before_sleep, 0, 2);
 	tcase_add_loop_test(t, test_unattended, 0, 2);
-	tcase_add_test(t, test_slow);
+	tcase_add_test(t, test_slow_speaker);
 	tcase_add_test(t, test_waits_for_credits);
 	tcase_add_loop_test(t, test_end_while_held, 0, 2);
 	tcase_add_test(t, test_retained);
