@@ -40,6 +40,8 @@ static void step(const char *what);
 static long steps, stop_at, kill_at; /* of this process; 0: not now */
 /* how often it rests at a step, of which one it does not know */
 static unsigned dawdles, seed;
+static long rest_at;
+static void (*rests)(void); /* once, at the step rest_at */
 
 static void step(const char *what)
 {
@@ -50,6 +52,12 @@ static void step(const char *what)
 		dawdles--;
 		/* others have so many times more patience */
 		usleep((unsigned)rand_r(&seed) % 8000 * (unsigned)rds_options()->patience);
+	}
+	if (rests && steps == rest_at) {
+		void (*rest)(void) = rests;
+
+		rests = NULL;
+		rest();
 	}
 	if (steps == stop_at)
 		raise(SIGSTOP);

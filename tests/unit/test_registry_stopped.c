@@ -9,9 +9,14 @@
 #include "tests/slow.h"
 #include "tests/unit/suite.h"
 
+static uint64_t times_gone_on_in(const struct registry *r)
+{
+	return reg_load(&r->f->h.term) / REG_TERM_ONE;
+}
+
 static uint64_t times_gone_on(void)
 {
-	return reg_load(&parents->f->h.term) / REG_TERM_ONE;
+	return times_gone_on_in(parents);
 }
 
 static void each_step(const struct change *c)
@@ -221,6 +226,18 @@ END_TEST
 #define ROUNDS 64
 #define WANTED 6
 static _Atomic pid_t *owner;
+static unsigned number; /* of this worker */
+static int tell;
+
+/* It has the lock, says so, and goes on as soon as it has been gone on without. */
+static void rest_with_lock(void)
+{
+	uint64_t times = times_gone_on_in(reg);
+
+	child_say(tell, "", 1);
+	while (times_gone_on_in(reg) == times)
+		sched_yield();
+}
 
 static void bind_and_remove(void)
 {
@@ -232,7 +249,9 @@ static void bind_and_remove(void)
 	int ret;
 
 	child_assert(registry_sock_add(reg, 5, 6, 7, &idx) == 0);
+	rest_at = steps + IN_THE_MIDDLE;
 	ret = registry_sock_bind(reg, idx, &a, (uint16_t)(PORT + at), 0, 1, &port);
+	child_assert(!rests);
 	child_assert(ret == 0 || ret == -EADDRINUSE);
 	if (!ret) {
 		child_assert(atomic_exchange(&owner[at], getpid()) == 0);
@@ -248,7 +267,9 @@ static void worker(int from, int to)
 {
 	registry_abandon(parents);
 	child_assert(registry_open(&reg) == 0);
-	seed = test_seed() + (unsigned)getpid();
+	seed = test_seed() + number;
+	tell = to;
+	rests = number ? NULL : rest_with_lock;
 	/* longer than others have patience: they go on without one that is not stopped at all */
 	dawdles = 300;
 	child_wait(from);
@@ -263,7 +284,10 @@ static void worker(int from, int to)
 	child_say(to, "", 1);
 }
 
-/* A copy is made while the one that is gone on without writes. */
+/*
+ * A copy is made while the one that is gone on without writes: the first worker for sure, each of
+ * them by chance.
+ */
 START_TEST(gone_on_without_at_once)
 {
 	struct child c[WORKERS];
@@ -273,9 +297,12 @@ START_TEST(gone_on_without_at_once)
 
 	owner = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	ck_assert_ptr_ne(owner, MAP_FAILED);
-	for (int i = 0; i < WORKERS; i++)
-		c[i] = child_start(worker);
-	for (int i = 0; i < WORKERS; i++)
+	printf("gone_on_without_at_once: seed %u\n", test_seed());
+	for (number = 0; number < WORKERS; number++)
+		c[number] = child_start(worker);
+	child_tell(&c[0]);
+	child_hear(&c[0], &byte, 1);
+	for (int i = 1; i < WORKERS; i++)
 		child_tell(&c[i]);
 	for (int i = 0; i < WORKERS; i++) {
 		child_hear(&c[i], &byte, 1);
