@@ -224,12 +224,20 @@ static void ask_anything(void)
 		close(memfd);
 }
 
-START_TEST(at_random)
+/* At once: the process may not come to its end. */
+static void seeded(const char *test, int i)
 {
 	const char *want = getenv("REQUESTS_SEED");
+
+	seed = want ? strtoull(want, NULL, 0) : (uint64_t)i + 1;
+	dprintf(1, "%s: REQUESTS_SEED=%llu\n", test, (unsigned long long)seed);
+}
+
+START_TEST(at_random)
+{
 	unsigned i;
 
-	seed = want ? strtoull(want, NULL, 0) : (uint64_t)_i + 1;
+	seeded("at_random", _i);
 	for (i = 0; i < ROUNDS; i++)
 		ask_anything();
 	ck_lives();
@@ -239,12 +247,11 @@ END_TEST
 /* By another process, which lets the owner have its memory. */
 START_TEST(with_memory)
 {
-	const char *want = getenv("REQUESTS_SEED");
 	unsigned i, given = 0;
 	int status;
 	pid_t pid;
 
-	seed = want ? strtoull(want, NULL, 0) : (uint64_t)_i + 1;
+	seeded("with_memory", _i);
 	pid = fork();
 	ck_assert_int_ge(pid, 0);
 	if (!pid) {
