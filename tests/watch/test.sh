@@ -58,9 +58,18 @@ PATH=$out "$here/watch" --quiet $quiet -- "$here/watch" --name nearer --quiet 2 
 if command -v gdb >/dev/null; then
 	"$here/watch" --quiet $quiet -- "$here/hangs" poll >"$out/log" 2>&1
 	grep -q '^#0 .*poll' "$out/log" || wrong "no word of the debugger"
+elif [ "${CI-}" = true ]; then
+	wrong "there is no debugger (package gdb)"
 fi
 # Check's own limits are off.
 bash "$TOP_SRCDIR/scripts/run-test" "$here/checked" >"$out/log" 2>&1 || wrong "checked: Check has judged it by time"
+# A unit test says itself where it hangs.
+CK_TIMEOUT_MULTIPLIER=0 PATH=$out "$here/watch" --quiet $quiet -- "$here/checked" hangs >"$out/log" 2>&1
+case $?${SANITIZERS:-} in
+124*thread*) ;;
+124*) grep -qE 'checked\(.*0x' "$out/log" || wrong "checked: has not said itself where" ;;
+*) wrong "checked: no hang" ;;
+esac
 # What runners make of it.
 says()
 {
