@@ -65,12 +65,17 @@ static inline int test_bound_ms(int ms)
  * Between two looks: longer each time, so that one who looks in vain uses no processor time to
  * speak of.
  */
-static inline void test_pause(unsigned *looks)
+static inline int test_pause_ms(unsigned *looks)
 {
-	unsigned ms = *looks < 64 ? 1u << *looks / 8 : 256 * test_slow();
+	int ms = *looks < 64 ? 1 << *looks / 8 : 256 * (int)test_slow();
 
 	++*looks;
-	usleep(1000 * ms);
+	return ms;
+}
+
+static inline void test_pause(unsigned *looks)
+{
+	usleep(1000 * (unsigned)test_pause_ms(looks));
 }
 
 /* For what has to come, without a limit of its own. */
@@ -80,20 +85,59 @@ static inline void test_pause(unsigned *looks)
 			test_pause(&looks_);                                                                           \
 	} while (0)
 
-/* This thread of the process sleeps in the kernel. */
-static inline bool test_asleep(int tid)
+#define TEST_LOOKS 100 /* so many take some 10 seconds of an idle machine */
+
+/* The same, and says once, when that takes long, for what: a hang alone does not tell it. */
+#define test_await(cond, ...)                                                                                          \
+	do {                                                                                                           \
+		for (unsigned looks_ = 0; !(cond); test_pause(&looks_)) {                                              \
+			if (looks_ != TEST_LOOKS)                                                                      \
+				continue;                                                                              \
+			fprintf(stderr, "%s:%d: pid %d still waits: ", __FILE__, __LINE__, (int)getpid());             \
+			fprintf(stderr, __VA_ARGS__);                                                                  \
+			fputc('\n', stderr);                                                                           \
+		}                                                                                                      \
+	} while (0)
+
+/* What the kernel says of a thread (the first one of a process has its number); 0: it is gone. */
+static inline char test_state(int tid)
 {
 	char path[64], state = 0;
 	FILE *f;
 
-	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
+	snprintf(path, sizeof(path), "/proc/%d/stat", tid);
 	f = fopen(path, "r");
 	if (!f)
-		return false;
+		return 0;
 	if (fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
 		state = 0;
 	fclose(f);
-	return state == 'S';
+	return state;
+}
+
+/* It sleeps in the kernel. */
+static inline bool test_asleep(int tid)
+{
+	return test_state(tid) == 'S';
+}
+
+/*
+ * Until it sleeps in its call: in several looks one after another, so not for a lock or a page.
+ * False: it has ended.
+ */
+static inline bool test_sleeps(int tid)
+{
+	unsigned looks = 0, seen = 0;
+	char state;
+
+	while (seen < 8) {
+		state = test_state(tid);
+		if (!state || state == 'Z')
+			return false;
+		seen = state == 'S' ? seen + 1 : 0;
+		test_pause(&looks);
+	}
+	return true;
 }
 
 /* The program is about to be killed: nothing that it would do after this is of any use. */
@@ -126,12 +170,12 @@ static inline unsigned test_seed(void)
 }
 
 /*
- * For alarm(): the watch of a program ends it long before; this is for a process that is not
- * watched.
+ * For alarm(): the watch of a program ends it long before, also if its limit is that of a long run
+ * in the soak; this is for a process that is not watched.
  */
 static inline unsigned test_alarm(unsigned seconds)
 {
-	return 2 * seconds * test_slow();
+	return 20 * seconds * test_slow();
 }
 
 #endif

@@ -37,7 +37,7 @@ static inline uint32_t below(uint32_t n)
 static inline void attach(void)
 {
 	const struct rds_share_attach hello = {.magic = RDS_SHARE_MAGIC, .version = RDS_SHARE_VERSION};
-	struct timeval patience = {.tv_sec = 10};
+	struct timeval patience = {.tv_sec = TEST_COMES / 1000};
 	struct rds_share_reply a;
 	int pair[2], pass[2];
 
