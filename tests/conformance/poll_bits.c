@@ -84,7 +84,7 @@ static long poll_one(void *arg)
 
 static long select_one(void *arg)
 {
-	struct timeval tv = { 4, 0 };
+	struct timeval tv = { TEST_COMES / 1000, 0 };
 	int fd = *(int *)arg;
 	fd_set in;
 

@@ -6,6 +6,7 @@
  */
 #include "rdsconf.h"
 
+#include <dirent.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -84,9 +85,18 @@ bool process_asleep(int pid)
 	return asleep(text("/proc/%d/stat", pid));
 }
 
+/* All of its threads: the signal stops one after another. */
 bool process_stopped(int pid)
 {
-	return state_of(text("/proc/%d/stat", pid)) == 'T';
+	DIR *tasks = opendir(text("/proc/%d/task", pid));
+	bool stopped = tasks != NULL;
+	struct dirent *task;
+
+	while (stopped && (task = readdir(tasks)) != NULL)
+		stopped = task->d_name[0] == '.' || state_of(text("/proc/%d/task/%s/stat", pid, task->d_name)) == 'T';
+	if (tasks)
+		closedir(tasks);
+	return stopped;
 }
 
 bool helper_done(struct helper *helper, int ms)

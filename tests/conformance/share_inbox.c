@@ -82,8 +82,7 @@ static void sender(const struct name *to, int number, enum way way, size_t len)
 		_exit(98);
 	if (way == BY_KILLER) { /* the first ones reach it, and it does not see them */
 		kill(old.pid, SIGSTOP);
-		if (!process_stopped(old.pid))
-			usleep(20000);
+		test_until(process_stopped(old.pid));
 	}
 	if (!send_some(fd, number, 0, 5, len))
 		_exit(98);

@@ -129,22 +129,34 @@ static void limit(rlim_t n)
 	setrlimit(RLIMIT_NOFILE, &rl);
 }
 
+static long sets(void *fd)
+{
+	timeouts(*(int *)fd, SO_RCVTIMEO, 0);
+	return 0;
+}
+
 /*
  * One that makes its first calls on a socket while the process that has opened it can open nothing
- * more.
+ * more; the last of them cannot be answered until it can.
  */
 static void newcomer(int fd, const struct other *maker)
 {
 	struct pollfd pfd = {.fd = fd, .events = POLLIN};
-	long long began = now_ms();
+	struct helper helper;
+	long long began;
 	struct name name;
 	char buf[10];
 
+	hear(maker);
+	began = now_ms();
 	limit(LIMIT);
 	check(named("nothing-there"), "-1 EAGAIN", "%s", rc(recv(fd, buf, sizeof(buf), MSG_DONTWAIT)));
 	settle(fd);
 	check(named("poll-nothing"), "0", "%s", rc(poll(&pfd, 1, 200)));
-	timeouts(fd, SO_RCVTIMEO, 0);
+	helper_start(&helper, sets, &fd);
+	helper_asleep(&helper);
+	say(maker);
+	helper_ends(&helper);
 	check(named("quick-enough"), "1", "%d", in_bounds(now_ms() - began, 3000));
 	say(maker);
 	check(named("recv"), "4", "%s", rc(recv(fd, buf, sizeof(buf), 0)));
@@ -153,7 +165,7 @@ static void newcomer(int fd, const struct other *maker)
 	_exit(0);
 }
 
-/* The maker sends it a message a while later, and can open things again later still. */
+/* The maker can open things again when the other one waits for that, and then sends it a message. */
 static void full_maker(void)
 {
 	struct other other;
@@ -167,7 +179,8 @@ static void full_maker(void)
 		newcomer(d, &other);
 	limit((rlim_t)low);
 	check(named("full"), "-1 EMFILE", "%s", rc(dup(0)));
-	usleep(600000);
+	say(&other);
+	hear(&other);
 	limit(LIMIT);
 	hear(&other);
 	check(named("send"), "4", "%s", rc(send_to(s, d, "1234", 4, 0)));

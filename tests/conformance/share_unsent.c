@@ -128,11 +128,8 @@ static void holds(bool known, bool goes_on)
 
 static void stop_receiver(void)
 {
-	int tries = 500;
-
 	kill(receiver.pid, SIGSTOP);
-	while (!process_stopped(receiver.pid) && tries--)
-		usleep(10000);
+	test_until(process_stopped(receiver.pid));
 }
 
 static void sends_and_leaves(const char *name, enum how how, bool warm, bool known)
