@@ -198,18 +198,18 @@ static void is_written(int fd)
 /* Regions of the child's, opened with an owner that ends, and how they are afterwards. */
 static uint64_t region, freed_region;
 
+static _Atomic int sleeper_id;
+
 static void *receives(void *fd)
 {
 	char buf[64];
 
+	sleeper_id = gettid();
 	recv(*(int *)fd, buf, sizeof(buf), 0);
 	return NULL;
 }
 
-/*
- * While another thread sleeps at the owner, so over more than one channel.  (If it does not sleep
- * yet there is one, which is right as well.)
- */
+/* While another thread sleeps at the owner, so over more than one channel. */
 static void opens(int fd)
 {
 	static int same;
@@ -217,7 +217,8 @@ static void opens(int fd)
 
 	same = fd;
 	check(!pthread_create(&sleeper, NULL, receives, &same), "pthread_create");
-	poll(NULL, 0, 20);
+	test_until(sleeper_id);
+	check(test_sleeps(sleeper_id), "a receive that returns");
 	expect(get_mr(fd, p, PAGE, F_WRITE, &region), 0, "GET_MR of who does not carry");
 	expect(get_mr(fd, p, PAGE, F_WRITE, &freed_region), 0, "GET_MR of another one");
 	expect(free_mr(fd, freed_region, 0), 0, "its FREE_MR");

@@ -52,9 +52,8 @@ static bool all_are(const _Atomic uint32_t *flag, uint32_t at_least)
 /* Runs n actors until everybody, here and elsewhere, has done enough and nothing is under way. */
 static void play(unsigned first, unsigned n)
 {
+	struct rest idle = {0}, ready = {0};
 	struct actor *a[ACTORS_MAX];
-	uint64_t last = 0, now;
-	double since = seconds();
 	unsigned i;
 	bool any;
 
@@ -63,8 +62,8 @@ static void play(unsigned first, unsigned n)
 		actor_take_over(a[i]);
 		atomic_store(&board->opened[first + i], 1);
 	}
-	while (!all_are(board->opened, 1)) /* a message to a port that nobody has is dropped */
-		poll(NULL, 0, 1);
+	/* a message to a port that nobody has is dropped */
+	test_await(all_are(board->opened, 1), "for the others to begin");
 	while (!all_are(board->quiet, 1)) {
 		any = false;
 		for (i = 0; i < n; i++) {
@@ -72,32 +71,18 @@ static void play(unsigned first, unsigned n)
 			if (actor_ready(a[i]))
 				atomic_store(&board->quiet[first + i], 1);
 		}
-		if (any)
-			continue;
-		now = atomic_load(&board->progress);
-		if (now != last)
-			since = seconds();
-		last = now;
-		if (seconds() - since > 2 * patience)
-			actor_fail(a[0], "nothing has happened anywhere for %.0f s", 2 * patience);
-		wire->wait(a, n);
+		if (!any)
+			actors_rest(&idle, a, n, "nothing happens anywhere");
 	}
 	for (i = 0; i < n; i++)
 		actor_last_look(a[i]);
 	for (i = 0; i < n; i++)
 		atomic_store(&board->quiet[first + i], 2);
-	for (since = seconds();
-	     /* whoever leaves takes along what it has not sent */
-	     !all_are(board->quiet, 2) && mode != KILL;) {
+	/* whoever leaves takes along what it has not sent */
+	while (!all_are(board->quiet, 2) && mode != KILL) {
 		for (i = 0; i < n; i++)
 			actor_last_look(a[i]);
-		now = atomic_load(&board->progress);
-		if (now != last)
-			since = seconds();
-		last = now;
-		if (seconds() - since > 3 * patience)
-			actor_fail(a[0], "the others are not ready after %.0f s", 3 * patience);
-		wire->wait(a, n);
+		actors_rest(&ready, a, n, "the others are not ready");
 	}
 	for (i = 0; i < n; i++) {
 		actor_last_look(a[i]);
@@ -192,8 +177,8 @@ static void stop_one(void)
 
 static int run_processes(void)
 {
-	unsigned p, i, killed = 0, left = procs;
-	uint64_t r = mix(seed);
+	unsigned p, i, killed = 0, left = procs, looks = 0;
+	uint64_t r = mix(seed), progress = 0;
 	double began = seconds(), next = began + 0.3;
 	int status;
 	pid_t pid;
@@ -204,7 +189,11 @@ static int run_processes(void)
 		pid = waitpid(-1, &status, mode == KILL || stops ? WNOHANG : 0);
 		check(pid >= 0, "waitpid: %m");
 		if (pid == 0) {
-			if (stops)
+			/* where all stands still it must be seen to */
+			if (atomic_load(&board->progress) != progress)
+				looks = 0;
+			progress = atomic_load(&board->progress);
+			if (stops && !looks)
 				stop_one();
 			if (mode == KILL && killed < kills && !all_are(board->reached, 1) && seconds() > next) {
 				r = mix(r);
@@ -212,7 +201,7 @@ static int run_processes(void)
 				killed++;
 				next = seconds() + (double)(r >> 32) / 4294967296.0 * 0.2;
 			}
-			poll(NULL, 0, 2);
+			test_pause(&looks);
 			continue;
 		}
 		for (p = 0; p < procs && pids[p] != pid; p++)
@@ -261,8 +250,8 @@ static int fake_run(unsigned fault, enum mode m, char *said, size_t len)
 		marks = fake_marks(fault);
 		mode = m;
 		wire = &fake_wire;
-		patience = 1;
-		alarm(60);
+		patience = 2;
+		alarm(test_alarm(60));
 		set_up();
 		play(0, actors);
 		_exit(0);
@@ -372,7 +361,7 @@ int main(int argc, char **argv)
 {
 	bool test = options(argc, argv);
 
-	patience = 10.0 * test_slow(); /* nothing at all happens for so long */
+	patience = 10.0 * test_slow();
 	printf("seed %llu\n", (unsigned long long)seed);
 	fflush(stdout);
 	if (test)

@@ -151,7 +151,7 @@ struct wire {
 	int (*send)(struct actor *a, struct request *r); /* 0 or -errno */
 	bool (*recv)(struct actor *a, struct arrival *in);
 	int (*cancel)(struct actor *a, unsigned to);
-	void (*wait)(struct actor *const *a, unsigned n);
+	void (*wait)(struct actor *const *a, unsigned n, int ms);
 	unsigned (*place)(unsigned to); /* the first actor with that address */
 	/* without waiting; 0 or -errno */
 	int (*mark)(struct actor *a, unsigned to, uint64_t wait, uint64_t *mark);
@@ -163,7 +163,7 @@ extern const struct wire *wire, real_wire, fake_wire;
 extern enum mode mode;
 extern uint64_t seed, quota;
 extern unsigned actors, cancels, stops;
-extern double patience; /* seconds */
+extern double patience; /* seconds: of what takes that long it is said that it does */
 extern bool marks;
 extern const char *fake_fault;
 
@@ -190,6 +190,19 @@ bool actor_told(struct actor *a); /* takes what is there; true: there may be mor
 bool actor_step(struct actor *a);
 bool actor_ready(struct actor *a); /* nothing of it is under way any more */
 void actor_last_look(struct actor *a);
+/* Actors with nothing to do, from the first time on; all zero. */
+struct rest {
+	uint64_t progress;
+	double since;
+	unsigned looks;
+	bool told;
+};
+/*
+ * Sleeps, longer each time until something happens anywhere: the board wakes nobody, and the watch
+ * is to see that all stands still.  Says once, when that takes long, what is missing.
+ */
+__attribute__((format(printf, 4, 5))) void actors_rest(struct rest *r, struct actor *const *a, unsigned n,
+						       const char *fmt, ...);
 __attribute__((noreturn, format(printf, 2, 3))) void actor_fail(const struct actor *a, const char *fmt, ...);
 
 void request_begin(struct actor *a, struct request *r, unsigned to);

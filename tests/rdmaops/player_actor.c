@@ -8,29 +8,21 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "player.h"
 
-void actor_fail(const struct actor *a, const char *fmt, ...)
+/* With what repeats it, and all that it has under way. */
+static void tell(const struct actor *a, const char *before, const char *fmt, va_list ap)
 {
 	static const char *const modes[] = {"calm", "cancel", "kill", "drop"};
 	double now = seconds();
-	bool later = atomic_fetch_add(&board->failed, 1) > 0;
-	va_list ap;
 	unsigned i;
 
 	fflush(stdout);
-	fprintf(stderr, "player: %sactor %u, life %u, after %llu operations of its own: ", later ? "then " : "", a->id,
-		a->life, (unsigned long long)board->ops[a->id]);
-	va_start(ap, fmt);
+	fprintf(stderr, "player: %sactor %u, life %u, after %llu operations of its own: ", before, a->id, a->life,
+		(unsigned long long)board->ops[a->id]);
 	vfprintf(stderr, fmt, ap);
-	va_end(ap);
-	if (later) {
-		fprintf(stderr, "\n");
-		/* the first process to end ends all, and another may have more to say */
-		poll(NULL, 0, 6000);
-		_exit(1);
-	}
 	fprintf(stderr, "\n    replay: --seed %llu --mode %s --actors %u --quota %llu --cancels %u --stops %u%s\n",
 		(unsigned long long)seed, modes[mode], actors, (unsigned long long)quota, cancels, stops,
 		marks ? " --marks" : "");
@@ -40,11 +32,57 @@ void actor_fail(const struct actor *a, const char *fmt, ...)
 				"    under way: token %llx, kind %d to actor %u, slot %u, generation %u, %.1f s old\n",
 				(unsigned long long)a->flight[i].token, a->flight[i].what, a->flight[i].to,
 				a->flight[i].slot, a->flight[i].gen, now - a->flight[i].since);
+}
+
+void actor_fail(const struct actor *a, const char *fmt, ...)
+{
+	bool later = atomic_fetch_add(&board->failed, 1) > 0;
+	va_list ap;
+
+	va_start(ap, fmt);
+	tell(a, later ? "then " : "", fmt, ap);
+	va_end(ap);
+	if (later) {
+		/* the first process to end ends all, and another may have more to say */
+		poll(NULL, 0, 6000);
+		_exit(1);
+	}
 	if (wire == &real_wire) {
 		alarm(5); /* the library may be what hangs */
 		trouble_connections(a->fd);
 	}
 	_exit(1);
+}
+
+/* An RDS in memory is never waited for: what counts is the time that it has had to go on. */
+static double time_of_wire(void)
+{
+	struct timespec ts;
+
+	clock_gettime(wire == &fake_wire ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &ts);
+	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+void actors_rest(struct rest *r, struct actor *const *a, unsigned n, const char *fmt, ...)
+{
+	uint64_t progress = atomic_load(&board->progress);
+	double now = time_of_wire();
+	va_list ap;
+
+	if (!r->looks || progress != r->progress)
+		*r = (struct rest){.progress = progress, .since = now};
+	if (now - r->since > patience && !r->told) {
+		va_start(ap, fmt);
+		tell(a[0], "", fmt, ap);
+		va_end(ap);
+		if (wire == &fake_wire)
+			_exit(1);
+		trouble_connections(a[0]->fd);
+		r->told = true;
+	}
+	if (now - r->since > deadline())
+		test_late("player: nothing has happened anywhere for %.0f s", now - r->since);
+	wire->wait(a, n, test_pause_ms(&r->looks));
 }
 
 uint64_t actor_random(struct actor *a)
@@ -279,19 +317,18 @@ bool actor_ready(struct actor *a)
 /* Everybody is ready: in calm weather every message that was sent must come, then nothing more. */
 void actor_last_look(struct actor *a)
 {
-	double until = seconds() + patience;
+	static const char text[] = "actor %u sent %llu messages, %llu came";
+	struct rest r = {0};
 	unsigned from;
 
 	for (from = 0; from < actors && mode == CALM; from++)
 		while (board->received[from][a->id] != board->sent[from][a->id]) {
-			if (board->received[from][a->id] > board->sent[from][a->id] || seconds() > until)
-				actor_fail(a, "actor %u sent %llu messages, %llu came", from,
-					   (unsigned long long)board->sent[from][a->id],
-					   (unsigned long long)board->received[from][a->id]);
-			if (actor_receive(a))
-				until = seconds() + patience;
-			else
-				wire->wait(&a, 1);
+			unsigned long long sent = board->sent[from][a->id], came = board->received[from][a->id];
+
+			if (came > sent)
+				actor_fail(a, text, from, sent, came);
+			if (!actor_receive(a))
+				actors_rest(&r, &a, 1, text, from, sent, came);
 		}
 	actor_receive(a);
 	marks_last_look(a);

@@ -395,10 +395,11 @@ static int fake_cancel(struct actor *a, unsigned to)
 	return 0;
 }
 
-static void fake_wait(struct actor *const *a, unsigned n)
+static void fake_wait(struct actor *const *a, unsigned n, int ms)
 {
 	(void)a;
 	(void)n;
+	(void)ms;
 }
 
 /* All have one address, and operations are done in order, or canceled. */

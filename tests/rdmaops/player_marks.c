@@ -159,18 +159,14 @@ void marks_look(struct actor *a)
 /* Nothing is under way any more: all operations are over, well or not. */
 void marks_last_look(struct actor *a)
 {
-	double until = seconds() + patience;
+	struct rest r = {0};
 	unsigned to;
 
 	for (to = 0; a->marks && to < actors; to++)
-		while (wire->place(to) == to && look(a, to) != a->marks->place[to].last) {
-			if (seconds() > until)
-				actor_fail(a, "the mark of actor %u's address stays at %llu, the last id is %llu", to,
-					   (unsigned long long)a->marks->place[to].mark,
-					   (unsigned long long)a->marks->place[to].last);
-			if (actor_receive(a))
-				until = seconds() + patience;
-			else
-				wire->wait(&a, 1);
-		}
+		while (wire->place(to) == to && look(a, to) != a->marks->place[to].last)
+			if (!actor_receive(a))
+				actors_rest(&r, &a, 1,
+					    "the mark of actor %u's address stays at %llu, the last id is %llu", to,
+					    (unsigned long long)a->marks->place[to].mark,
+					    (unsigned long long)a->marks->place[to].last);
 }

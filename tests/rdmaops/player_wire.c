@@ -196,14 +196,14 @@ static int wire_cancel(struct actor *a, unsigned to)
 	return setsockopt(a->fd, SOL_RDS, OPT_CANCEL_SENT_TO, &sin, sizeof(sin)) ? -errno : 0;
 }
 
-static void wire_wait(struct actor *const *a, unsigned n)
+static void wire_wait(struct actor *const *a, unsigned n, int ms)
 {
 	struct pollfd p[ACTORS_MAX];
 	unsigned i;
 
 	for (i = 0; i < n; i++)
 		p[i] = (struct pollfd){.fd = a[i]->fd, .events = POLLIN};
-	poll(p, n, 1); /* the board wakes nobody */
+	poll(p, n, ms);
 }
 
 const struct wire real_wire = {
