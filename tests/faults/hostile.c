@@ -175,7 +175,7 @@ static void lie(pid_t pid, int start, int done)
 	struct shm_inbox *theirs;
 	int kick, fd = join(pid, &theirs, &kick);
 
-	usleep(50000);
+	check(test_sleeps(pid));
 	one_lie(theirs);
 	check(write(start, "", 1) == 1);
 	while (poll(&p, 1, 0) == 0) {
@@ -278,7 +278,7 @@ static void flood(pid_t pid)
 		close(more[i]);
 	}
 	check(open > 0 && open <= 16);
-	patience = 200;
+	crowded = true;
 	guest_go(&g);
 }
 
@@ -379,8 +379,7 @@ static void one_liar(struct guest *g, unsigned i, uint64_t ack)
 		hear(g->fd, &msg);
 	check(msg.err == 0);
 	ping(g, rings, msg.bell, ++seq);
-	while (atomic_load(&rings->ctl[1].tail) == 0)
-		usleep(100);
+	test_until(atomic_load(&rings->ctl[1].tail));
 	check(!closed(g, i, 20)); /* so far all is well */
 	atomic_store(&rings->ctl[1].acked, ack);
 	do { /* makes the victim look at that */

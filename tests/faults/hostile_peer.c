@@ -8,7 +8,7 @@
 #include "hostile_peer.h"
 
 uint64_t state = 1;
-unsigned patience;
+bool crowded;
 
 uint64_t draw(void)
 {
@@ -125,12 +125,12 @@ int join(pid_t pid, struct shm_inbox **inbox, int *kick)
 	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl, .msg_controllen = sizeof(ctl)};
 	struct cmsghdr *cm;
 	int fds[3], fd = dial(pid);
+	unsigned looks = 0;
 	ssize_t n;
 
-	while ((n = recvmsg(fd, &mh, 0)) <= 0 && patience) {
-		patience--;
+	while ((n = recvmsg(fd, &mh, 0)) <= 0 && crowded) {
 		close(fd);
-		usleep(10000);
+		test_pause(&looks);
 		fd = dial(pid);
 		mh.msg_controllen = sizeof(ctl);
 	}

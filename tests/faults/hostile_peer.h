@@ -25,10 +25,10 @@ int memory(size_t len, void **map);
  */
 int full_pipe(void);
 /*
- * After too many sockets of ours the victim may refuse so many more, until it has noticed that
+ * After too many sockets of ours the victim may refuse some more, until it has noticed that
  * those are gone.
  */
-extern unsigned patience;
+extern bool crowded;
 /*
  * A control socket.  With the victim's HELLO come its wake-up page and the pipe that wakes its
  * helper.

@@ -197,7 +197,7 @@ static void survivor(unsigned me)
 	int fd = rds_bound(home(), PORT + me);
 	struct header to_peer = {.from = me, .life = 1}, h[ALL];
 	struct seen seen[ALL] = {{0}};
-	unsigned i, fds = 0, now;
+	unsigned i, fds = 0, now, looks;
 	unsigned long rss = 0;
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 
@@ -229,12 +229,12 @@ static void survivor(unsigned me)
 			poll(&p, 1, 10);
 	while (take(fd, me, seen)) /* what the dead have left holds memory */
 		;
-	for (i = 0; i < 200 && open_fds() > fds + LATE_FDS; i++)
-		poll(NULL, 0, 10); /* the last death may still be on its way */
-	now = open_fds();
-	if (now > fds + LATE_FDS) {
+	for (looks = 0; (now = open_fds()) > fds + LATE_FDS; test_pause(&looks)) {
+		/* the last death may still be on its way */
+		if (looks != TEST_LOOKS)
+			continue;
 		tell_fds();
-		fail("survivor %u: %u descriptors, %u before", me, now, fds);
+		fprintf(stderr, "survivor %u still waits: %u descriptors, %u before\n", me, now, fds);
 	}
 	if (rss_kb() > rss + 16384)
 		fail("survivor %u: %lu KiB of memory, %lu before", me, rss_kb(), rss);

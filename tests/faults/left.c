@@ -151,7 +151,7 @@ static void leaves(bool exec, unsigned port, pid_t to, int sent, int go, int cou
 
 static void one(bool exec, unsigned port)
 {
-	int ready[2], sent[2], counts[2], go[2], status, n;
+	int ready[2], sent[2], counts[2], go[2], n;
 	pid_t to, from;
 
 	check(pipe(ready) == 0 && pipe(sent) == 0 && pipe(counts) == 0 && pipe(go) == 0);
@@ -160,14 +160,10 @@ static void one(bool exec, unsigned port)
 	check(from >= 0);
 	if (!from)
 		leaves(exec, port, to, sent[1], go[0], counts[1]);
-	check(waitpid(from, &status, 0) == from);
-	if (status)
-		fail("who was to leave ended with %#x", (unsigned)status);
+	has_ended(from);
 	check(read(sent[0], &n, sizeof(n)) == sizeof(n));
 	check(write(go[1], &n, sizeof(n)) == sizeof(n));
-	check(waitpid(to, &status, 0) == to);
-	if (status)
-		fail("the receiver ended with %#x", (unsigned)status);
+	has_ended(to);
 	for (n = 0; n < 2; n++) {
 		close(ready[n]);
 		close(sent[n]);
@@ -279,7 +275,7 @@ static void watches(int fd, int ready, int go)
 			fail("message %d instead of %d", number, next - 1);
 	}
 	if (next != EDGES)
-		fail("%d messages instead of %d", next, EDGES);
+		test_late("%d messages instead of %d", next, EDGES);
 	_exit(0);
 }
 

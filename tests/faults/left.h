@@ -31,6 +31,8 @@ static inline void has_ended(pid_t pid)
 	int status;
 
 	check(waitpid(pid, &status, 0) == pid);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == TEST_LATE)
+		test_late("process %d", pid);
 	if (status)
 		fail("a process ended with %#x", (unsigned)status);
 }

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 
 #include "left.h"
 
@@ -33,8 +34,11 @@ static void asks(int fd, int go, int count)
 	_exit(0);
 }
 
+static _Atomic int sleepers[3]; /* threads that are to sleep in a call */
+
 static void *sends(void *fd)
 {
+	sleepers[0] = gettid();
 	if (put(*(int *)fd, LATE, 0) != sizeof(buf))
 		fail("a send that slept: %s", strerror(errno));
 	return NULL;
@@ -44,6 +48,7 @@ static void *receives(void *fd)
 {
 	char c;
 
+	sleepers[1] = gettid();
 	if (recv(*(int *)fd, &c, 1, 0) != 1)
 		fail("a receive that slept: %s", strerror(errno));
 	return NULL;
@@ -61,14 +66,14 @@ static void interrupts(int sig)
 	errno = saved;
 }
 
+static _Atomic bool exec_failed;
+
 static void *disturbs(void *main)
 {
-	int i;
+	unsigned looks;
 
-	for (i = 0; i < 100; i++) {
-		usleep(1000);
+	for (looks = 0; !exec_failed; test_pause(&looks))
 		check(pthread_kill(*(pthread_t *)main, SIGUSR1) == 0);
-	}
 	return NULL;
 }
 
@@ -94,6 +99,7 @@ static void *polls(void *fd)
 	struct pollfd p = {.fd = *(int *)fd, .events = POLLIN};
 	char c;
 
+	sleepers[2] = gettid();
 	do {
 		if (poll(&p, 1, -1) != 1 || p.revents & ~POLLIN)
 			fail("a poll that slept: %#x", (unsigned)p.revents);
@@ -127,21 +133,27 @@ static void is_asked(enum how how, bool later, bool threads, unsigned port, pid_
 		check(pthread_create(&thread[0], NULL, sends, &fd) == 0);
 		check(pthread_create(&thread[1], NULL, receives, &fd) == 0);
 		check(pthread_create(&thread[2], NULL, polls, &fd) == 0);
+		for (i = 0; i < 3; i++) { /* else it finds that the socket has gone */
+			test_until(sleepers[i]);
+			check(test_sleeps(sleepers[i]));
+		}
+	}
+	check(write(go[1], &n, sizeof(n)) == sizeof(n));
+	if (later) { /* it has taken that, and sleeps: in its send */
+		test_until(ioctl(go[0], FIONREAD, &i) == 0 && i == 0);
+		check(test_sleeps(heir));
+	}
+	if (how == EXIT)
+		_exit(0);
+	if (threads) {
 		interrupted = fd;
 		signal(SIGUSR1, interrupts);
 		check(pthread_create(&thread[3], NULL, disturbs, &self) == 0);
-		usleep(100000); /* who does not sleep by then finds that the socket has gone */
-	}
-	check(write(go[1], &n, sizeof(n)) == sizeof(n));
-	if (later)
-		/* if that one is not in its send by then, it is the other case once more */
-		usleep(200000);
-	if (how == EXIT)
-		_exit(0);
-	if (threads)
 		exec_fails_late();
+	}
 	execlp(how == EXEC ? "sleep" : "/nonexistent", "sleep", "0", NULL);
 	check(how == EXEC_FAILS);
+	exec_failed = true;
 	close(gone);
 	for (i = 0; threads && i < 4; i++)
 		check(pthread_join(thread[i], NULL) == 0);
