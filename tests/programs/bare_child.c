@@ -13,7 +13,6 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <time.h>
 
 static int up[2]; /* to main */
 
@@ -48,18 +47,15 @@ static int has_will(void)
 
 static void child(int fd)
 {
-	const struct timespec pause = {.tv_nsec = 1000000};
 	struct sockaddr_in from, name;
 	socklen_t len = sizeof(name);
-	int tries;
+	unsigned looks;
 
 	alarm(test_alarm(60));
 	text_of(fd, "one", &from);
-	for (tries = 0; getenv("LD_PRELOAD") && !has_will(); tries++) {
-		check(tries < 5000, "the parent has not noticed");
+	/* until the parent has noticed */
+	for (looks = 0; getenv("LD_PRELOAD") && !has_will(); test_pause(&looks))
 		check(getsockname(fd, (struct sockaddr *)&name, &len) == 0, "getsockname");
-		nanosleep(&pause, NULL);
-	}
 	tell(up[1], "1", 1);
 	text_of(fd, "two", &from);
 	check(sendto(fd, "three", 5, 0, (struct sockaddr *)&from, sizeof(from)) == 5, "the answer");

@@ -330,21 +330,6 @@ static void *steady(void *arg)
 	return NULL;
 }
 
-/* No process has it any more.  Its last copy may have been a child's: the helper learns of that. */
-static void bind_again(unsigned short port)
-{
-	struct sockaddr_in sin = loopback(port);
-	unsigned tries = 0;
-	int fd = socket(PF_RDS, SOCK_SEQPACKET, 0);
-
-	check(fd >= 0, "socket");
-	while (bind(fd, (struct sockaddr *)&sin, sizeof(sin))) {
-		check(errno == EADDRINUSE && tries++ < 200, "port %u is still bound", ntohs(port));
-		pause_us(10000);
-	}
-	close(fd);
-}
-
 int main(void)
 {
 	/* the first are the users of slots */
@@ -352,6 +337,7 @@ int main(void)
 	enum { ROLES = sizeof(roles) / sizeof(roles[0]) };
 	pthread_t threads[ROLES], talk;
 	struct sockaddr_in peer;
+	struct sockaddr_in at;
 	unsigned i, ports = 0;
 	int ends[2];
 	pid_t pid;
@@ -377,7 +363,8 @@ int main(void)
 		close(FIRST + (int)i);
 	for (i = 0; i < PORTS; i++)
 		if (opened[i]) {
-			bind_again((unsigned short)i);
+			at = loopback((unsigned short)i);
+			close(bound_again(&at)); /* its last copy may have been a child's */
 			ports++;
 		}
 	check(sent && got && reopened && cancels && forks && rounds, "nothing was done");

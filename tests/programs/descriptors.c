@@ -146,7 +146,7 @@ static void pipes_and_locks(void *arg)
 	fd = bound(&at); /* the library begins in earnest */
 	close(fds[1]);
 	p = (struct pollfd){.fd = fds[0], .events = POLLIN};
-	check(poll(&p, 1, 100) == 1 && p.revents == POLLHUP, "a pipe is held open");
+	check(poll(&p, 1, TEST_COMES) == 1 && p.revents == POLLHUP, "a pipe is held open");
 	pid = fork();
 	check(pid >= 0, "fork");
 	if (!pid)

@@ -33,7 +33,7 @@ static void *worker(void *arg)
 	struct sockaddr_in me;
 	int *fd = arg;
 
-	usleep(150000); /* the main thread is gone */
+	test_until(test_state(getpid()) == 'Z'); /* the main thread is gone */
 	say(fd ? *fd : bound(&me));
 	return NULL;
 }

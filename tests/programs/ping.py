@@ -12,6 +12,9 @@ import threading
 import time
 
 PINGS = 50
+SLOW = int(os.environ.get("TEST_SLOW", 1))  # as tests/slow.h has it
+COMES = 120 * SLOW  # what has to come
+LATE = 75
 HOST = "127.0.0.1"
 
 
@@ -38,8 +41,8 @@ def sleeper():
 
 def receive(s, replies):
     while len(replies) < PINGS:
-        ready, _, _ = select.select([s], [], [], 5)
-        assert ready, f"no reply for 5 s, {len(replies)} of {PINGS} came"
+        ready, _, _ = select.select([s], [], [], COMES)
+        assert ready, f"no reply for {COMES} s, {len(replies)} of {PINGS} came"
         data, sender = s.recvfrom(0)
         assert data == b"", data
         assert sender == (HOST, 0), sender
@@ -57,8 +60,11 @@ def main():
             raise AssertionError("a message that nobody sent")
         except socket.timeout:
             waited = time.monotonic() - begin
-            assert 0.19 < waited < 2, f"timeout of 0.2 s after {waited:.3f} s"
-        s.settimeout(2)
+            assert waited > 0.19, f"timeout of 0.2 s after {waited:.3f} s"
+            if waited > 2 * SLOW / int(os.environ.get("TEST_TIMES", 1)):
+                print(f"LATE timeout of 0.2 s after {waited:.3f} s", file=sys.stderr)
+                return LATE
+        s.settimeout(COMES)
         sent, replies, faults = [], [], []
 
         def receiver():
@@ -73,14 +79,14 @@ def main():
             sent.append(time.monotonic())
             assert s.sendto(b"", (HOST, 0)) == 0
             time.sleep(0.002)
-        thread.join(20)
-        assert not thread.is_alive(), "the receiving thread hangs"
+        thread.join()
         if faults:
             raise faults[0]
         trips = sorted(b - a for a, b in zip(sent, replies))
         assert trips[0] >= 0, "a reply before its ping"
         s.close()
         print(f"{PINGS} pings, median {trips[len(trips) // 2] * 1e6:.0f} us")
+        return 0
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)

@@ -38,23 +38,22 @@ static void join(pthread_t thread, const char *name, void **result)
 	struct timespec ts;
 
 	clock_gettime(CLOCK_REALTIME, &ts);
-	ts.tv_sec += 20;
-	check(pthread_timedjoin_np(thread, result, &ts) == 0, "%s: not cancelled", name);
+	ts.tv_sec += test_deadline_ms(10000) / 1000;
+	if (pthread_timedjoin_np(thread, result, &ts) == 0)
+		return;
+	fprintf(stderr, "still waits: %s is not cancelled\n", name);
+	check(pthread_join(thread, result) == 0, "pthread_join");
 }
 
 static void cancel_in(const struct call *call)
 {
-	static const struct timespec ms = { 0, 1000000 };
 	pthread_t thread;
 	void *result;
-	int in_a_row = 0;
 
 	tid = 0;
 	check(pthread_create(&thread, NULL, sleeper, (void *)call) == 0, "pthread_create");
-	while (in_a_row < 5) {
-		nanosleep(&ms, NULL);
-		in_a_row = __atomic_load_n(&tid, __ATOMIC_ACQUIRE) && asleep(tid) ? in_a_row + 1 : 0;
-	}
+	test_until(__atomic_load_n(&tid, __ATOMIC_ACQUIRE));
+	test_sleeps(tid);
 	pthread_cancel(thread);
 	join(thread, call->name, &result);
 	check(result == PTHREAD_CANCELED, "%s", call->name);
@@ -244,12 +243,16 @@ static void barriers(void)
 
 /* ---- calls that may sleep, and never do ---- */
 
+static unsigned turns;
+
 static void *sends_all_the_time(void *arg)
 {
 	char c;
 
-	while (sendto(fd, "m", 1, 0, (struct sockaddr *)&at, sizeof(at)) == 1)
+	while (sendto(fd, "m", 1, 0, (struct sockaddr *)&at, sizeof(at)) == 1) {
 		(void)!recv(fd, &c, 1, MSG_DONTWAIT);
+		__atomic_add_fetch(&turns, 1, __ATOMIC_RELAXED);
+	}
 	return arg;
 }
 
@@ -257,8 +260,10 @@ static void *receives_all_the_time(void *arg)
 {
 	char c;
 
-	while (sendto(fd, "m", 1, MSG_DONTWAIT, (struct sockaddr *)&at, sizeof(at)) == 1)
+	while (sendto(fd, "m", 1, MSG_DONTWAIT, (struct sockaddr *)&at, sizeof(at)) == 1) {
 		check(recv(fd, &c, 1, 0) == 1, "recv");
+		__atomic_add_fetch(&turns, 1, __ATOMIC_RELAXED);
+	}
 	return arg;
 }
 
@@ -267,8 +272,9 @@ static void busy(const char *name, void *(*role)(void *))
 	pthread_t thread;
 	void *result;
 
+	turns = 0;
 	check(pthread_create(&thread, NULL, role, NULL) == 0, "pthread_create");
-	poll(NULL, 0, 20);
+	test_until(__atomic_load_n(&turns, __ATOMIC_RELAXED) > 1000);
 	pthread_cancel(thread);
 	join(thread, name, &result);
 	check(result == PTHREAD_CANCELED, "%s", name);
@@ -380,7 +386,7 @@ static void left_while_stopped(const struct call *call, void *(*role)(void *))
 	check(pthread_create(&thread, NULL, role, (void *)call) == 0, "pthread_create");
 	while (in_a_row < 50) { /* more than one look at what has become of the process */
 		nanosleep(&ms, NULL);
-		in_a_row = __atomic_load_n(&tid, __ATOMIC_ACQUIRE) && asleep(tid) ? in_a_row + 1 : 0;
+		in_a_row = __atomic_load_n(&tid, __ATOMIC_ACQUIRE) && test_asleep(tid) ? in_a_row + 1 : 0;
 	}
 	if (role == jumper)
 		pthread_kill(thread, SIGUSR1);
@@ -485,7 +491,7 @@ static void ended(int s, struct sockaddr_in *sin)
 
 int main(void)
 {
-	int size = 16 * BIG, before, i, pipes[2];
+	int size = 16 * BIG, before, pipes[2];
 
 	check(pipe(pipes) == 0, "pipe");
 	target_pid = start(be_target, pipes);
@@ -505,13 +511,8 @@ int main(void)
 	finished(start(holder, NULL));
 	before = descriptors();
 	finished(start(holder, NULL));
-	for (i = 0; i < 100 && descriptors() > before; i++)
-		/*
-		 * the library's thread, with whose descriptors they may be, has yet to hear of the
-		 * end
-		 */
-		poll(NULL, 0, 100);
-	check(descriptors() <= before, "carrier: %d descriptors, then %d", before, descriptors());
+	/* the library's thread, with whose descriptors they may be, has yet to hear of the end */
+	test_await(descriptors() <= before, "for the carrier: %d descriptors, then %d", before, descriptors());
 	ended(fd, &at);
 	ended(out, &out_at);
 	if (sink >= 0)

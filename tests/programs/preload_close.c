@@ -29,6 +29,15 @@ static void sharing(void)
 	close(rebind(&at));
 }
 
+static int is_free(const struct sockaddr_in *at)
+{
+	int fd = socket(PF_RDS, SOCK_SEQPACKET, 0), rc = bind(fd, (const struct sockaddr *)at, sizeof(*at));
+
+	check(rc == 0 || errno == EADDRINUSE || errno == EBADF, "bind");
+	close(fd);
+	return rc == 0;
+}
+
 /* Ways to close that never come past close(). */
 static void other_ways(void)
 {
@@ -37,17 +46,7 @@ static void other_ways(void)
 	FILE *f = fdopen(fd, "r");
 
 	check(f && fclose(f) == 0, "fclose");
-	for (tries = 0; tries < 1000; tries++) { /* only the kernel can tell of it: not at once */
-		int again = socket(PF_RDS, SOCK_SEQPACKET, 0);
-		int ok = bind(again, (struct sockaddr *)&at, sizeof(at)) == 0;
-
-		close(again);
-		if (ok)
-			break;
-		check(errno == EADDRINUSE || errno == EBADF, "bind");
-		poll(NULL, 0, 5);
-	}
-	check(tries < 1000, "port not free 5 s after fclose()");
+	test_await(is_free(&at), "for the port, after fclose()"); /* only the kernel can tell of it: not at once */
 
 	fd = bound(&at);
 	for (tries = 0; tries < 300; tries++) {

@@ -160,7 +160,8 @@ static void churn(int fd)
 static void last_copy(void)
 {
 	struct sockaddr_in at, other;
-	int ends[2], fd, more[8], tries = 0;
+	int ends[2], fd, more[8];
+	char c;
 	pid_t pid;
 
 	check(pipe(ends) == 0, "pipe");
@@ -168,7 +169,7 @@ static void last_copy(void)
 	pid = fork();
 	if (pid == 0) {
 		close(ends[1]);
-		(void)!read(ends[0], &tries, 1);
+		(void)!read(ends[0], &c, 1);
 		_exit(0);
 	}
 	close(fd);
@@ -183,10 +184,8 @@ static void last_copy(void)
 	check(bind(fd, (struct sockaddr *)&at, sizeof(at)) == -1 && errno == EADDRINUSE, "the child's copy is forgotten");
 	close(ends[1]);
 	finished(pid);
-	while (bind(fd, (struct sockaddr *)&at, sizeof(at))) {
-		check(errno == EADDRINUSE && tries++ < 500, "nobody has it any more, and it is still bound");
-		usleep(10000);
-	}
+	close(fd);
+	fd = bound_again(&at);
 	say(fd, &at, "again");
 	expect(fd, "again");
 	for (int i = 0; i < 8; i++)

@@ -10,11 +10,12 @@
 #include <stdint.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
+#include <time.h>
 
-enum { SIGNALS = 10, PAUSE_MS = 20, LIMIT_MS = 10000 };
+enum { SIGNALS = 10, PAUSE_MS = 20 };
 
 static int fd, ep;
-static volatile int waits, ended;
+static volatile int waits, ended; /* waits: the thread's number */
 static int result, error;
 
 static void handler(int sig)
@@ -66,7 +67,7 @@ static void *waiter(void *arg)
 {
 	int (*wait)(void) = *(int (*const *)(void))arg;
 
-	__atomic_store_n(&waits, 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&waits, gettid(), __ATOMIC_RELEASE);
 	result = wait();
 	error = errno;
 	__atomic_store_n(&ended, 1, __ATOMIC_RELEASE);
@@ -78,17 +79,28 @@ static int has_ended(void)
 	return __atomic_load_n(&ended, __ATOMIC_ACQUIRE);
 }
 
-/* The first of them may come before the call. */
+/* Processor time that the thread has had, in ms. */
+static long had(pthread_t thread)
+{
+	struct timespec ts;
+	clockid_t clock;
+
+	check(pthread_getcpuclockid(thread, &clock) == 0 && clock_gettime(clock, &ts) == 0, "its clock");
+	return ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+/* The first of them may come before the call; each next one, after some more of it. */
 static void disturb(pthread_t thread)
 {
-	while (!__atomic_load_n(&waits, __ATOMIC_ACQUIRE))
-		poll(NULL, 0, 1);
+	long before;
+
+	test_until(__atomic_load_n(&waits, __ATOMIC_ACQUIRE));
 	for (int i = 0; i < SIGNALS && !has_ended(); i++) {
+		before = had(thread);
 		pthread_kill(thread, SIGUSR1);
 		poll(NULL, 0, PAUSE_MS);
+		test_until(has_ended() || had(thread) > before || test_asleep(waits));
 	}
-	for (int ms = 0; ms < LIMIT_MS && !has_ended(); ms++)
-		poll(NULL, 0, 1);
 }
 
 /* The library reads its options when it is loaded. */
@@ -122,7 +134,7 @@ int main(int argc, char **argv)
 		sigaction(SIGUSR1, &act, NULL);
 		check(pthread_create(&thread, NULL, waiter, (void *)(uintptr_t)&calls[i].wait) == 0, "pthread_create");
 		disturb(thread);
-		check(has_ended(), "%s goes on after a signal", calls[i].name);
+		test_await(has_ended(), "for %s, which goes on after a signal", calls[i].name);
 		pthread_join(thread, NULL);
 		check(result < 0 && error == EINTR, "%s returns %d, %s", calls[i].name, result, strerror(error));
 	}

@@ -10,7 +10,6 @@
 #include <sys/epoll.h>
 #include <sys/select.h>
 #include <sys/syscall.h>
-#include <time.h>
 
 static struct sockaddr_in at, sink_at;
 static int fd, ep, sink;
@@ -63,33 +62,24 @@ static void *sleeper(void *arg)
 	return NULL;
 }
 
+static void sleeps(struct sleeper *s)
+{
+	bool yes = test_sleeps(__atomic_load_n(&tid, __ATOMIC_ACQUIRE)) && !__atomic_load_n(&s->done, __ATOMIC_ACQUIRE);
+
+	errno = s->err;
+	check(yes, "%s returns %d instead of sleeping", names[s->call], s->rc);
+}
+
 static pthread_t begin(struct sleeper *s, enum call call)
 {
-	static const struct timespec ms = { 0, 1000000 };
 	pthread_t thread;
-	int in_a_row = 0;
 
 	*s = (struct sleeper){ .call = call };
 	tid = 0;
 	check(pthread_create(&thread, NULL, sleeper, s) == 0, "pthread_create");
-	while (in_a_row < 10) {
-		nanosleep(&ms, NULL);
-		errno = s->err;
-		check(!__atomic_load_n(&s->done, __ATOMIC_ACQUIRE), "%s returns %d instead of sleeping", names[call], s->rc);
-		in_a_row = __atomic_load_n(&tid, __ATOMIC_ACQUIRE) && asleep(tid) ? in_a_row + 1 : 0;
-	}
+	test_until(__atomic_load_n(&tid, __ATOMIC_ACQUIRE));
+	sleeps(s);
 	return thread;
-}
-
-static void end(pthread_t thread)
-{
-	struct timespec ts;
-	int rc;
-
-	clock_gettime(CLOCK_REALTIME, &ts);
-	ts.tv_sec += 10;
-	rc = pthread_timedjoin_np(thread, NULL, &ts);
-	check(rc == 0, "the thread still sleeps: %s", strerror(rc));
 }
 
 static void on_signal(int sig)
@@ -127,7 +117,7 @@ static void interrupted(enum call call)
 	handler(0);
 	thread = begin(&s, call);
 	pthread_kill(thread, SIGUSR1);
-	end(thread);
+	pthread_join(thread, NULL);
 	check(s.rc == -1 && s.err == EINTR, "%s: %d, errno %d instead of EINTR", names[call], s.rc, s.err);
 	check(signals == before + 1, "handler");
 
@@ -136,18 +126,13 @@ static void interrupted(enum call call)
 	thread = begin(&s, call);
 	pthread_kill(thread, SIGUSR1);
 	if (call <= RECVMSG) {
-		static const struct timespec ts = { 0, 10000000 };
-		int tries = 500; /* a busy machine may take its time with the handler */
-
-		do {
-			nanosleep(&ts, NULL);
-		} while (!(signals == before + 2 && asleep(tid)) && tries--);
-		check(signals == before + 2 && asleep(tid), "%s is not restarted", names[call]);
+		test_until(signals == before + 2);
+		sleeps(&s);
 		send_one();
-		end(thread);
+		pthread_join(thread, NULL);
 		check(s.rc == 1, "%s: %d, errno %d after the restart", names[call], s.rc, s.err);
 	} else {
-		end(thread);
+		pthread_join(thread, NULL);
 		check(s.rc == -1 && s.err == EINTR, "%s: %d, errno %d instead of EINTR", names[call], s.rc, s.err);
 	}
 }
@@ -175,7 +160,7 @@ static void closed_under(enum call call)
 
 	thread = begin(&s, call);
 	close(fd);
-	end(thread);
+	pthread_join(thread, NULL);
 	check(s.rc == -1 && s.err == EBADF, "%s: %d, errno %d instead of EBADF", names[call], s.rc, s.err);
 	fd = bound(&at);
 }
@@ -201,7 +186,7 @@ static void both_ways(void)
 	check(pthread_create(&thread, NULL, receiver, NULL) == 0, "pthread_create");
 	for (unsigned i = 0; i < MESSAGES; i++)
 		check(sendto(sink, &i, sizeof(i), 0, (struct sockaddr *)&sink_at, sizeof(sink_at)) == sizeof(i), "sendto");
-	end(thread);
+	pthread_join(thread, NULL);
 	close(sink);
 }
 

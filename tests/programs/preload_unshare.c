@@ -54,13 +54,15 @@ static void receives(const struct pair *p)
 static void *unsharing(void *arg)
 {
 	const struct pair *p = arg;
+	pid_t thread;
 
 	check(range((unsigned)p->file, ~0U, UNSHARE) == 0, "close_range");
 	check(fcntl(p->file, F_GETFD) == -1 && errno == EBADF, "closed in this thread's table");
 	sends(p);
 	receives(p);
-	tell(p->told[1], "", 1);
-	receives(p); /* asleep, most likely */
+	thread = gettid();
+	tell(p->told[1], &thread, sizeof(thread));
+	receives(p); /* asleep */
 	return NULL;
 }
 
@@ -69,15 +71,15 @@ static void two_tables(void)
 	struct sockaddr_in from;
 	struct pair p;
 	pthread_t thread;
-	char c;
+	pid_t tid;
 
 	p.from = bound(&from);
 	p.to = bound(&p.at);
 	check(pipe(p.told) == 0, "pipe");
 	p.file = open("/dev/null", O_RDWR);
 	check(pthread_create(&thread, NULL, unsharing, &p) == 0, "pthread_create");
-	hear(p.told[0], &c, 1);
-	poll(NULL, 0, 20);
+	hear(p.told[0], &tid, sizeof(tid));
+	check(test_sleeps(tid), "its receive returns");
 	sends(&p);
 	check(pthread_join(thread, NULL) == 0, "pthread_join");
 	check(write(p.file, "x", 1) == 1, "still open here");

@@ -71,11 +71,14 @@ static inline pid_t start(void (*role)(void *), void *arg)
 	return pid;
 }
 
+/* It has ended well, or is late, and so are we. */
 static inline void finished(pid_t pid)
 {
 	int status = 0;
 
 	check(waitpid(pid, &status, 0) == pid, "waitpid");
+	if (WIFEXITED(status) && WEXITSTATUS(status) == TEST_LATE)
+		test_late("process %d", (int)pid);
 	check(status == 0, "pid %d ended with status %#x", (int)pid, (unsigned)status);
 }
 
@@ -117,22 +120,6 @@ static inline void hear(int fd, void *data, size_t len)
 	check(n == (ssize_t)len, "the other process said %zd bytes instead of %zu", n, len);
 }
 
-/* Is this thread of ours asleep in the kernel? */
-static inline int asleep(int thread)
-{
-	char path[64], text[256] = "", *p;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", thread);
-	f = fopen(path, "r");
-	if (!f || !fgets(text, sizeof(text), f))
-		text[0] = 0;
-	if (f)
-		fclose(f);
-	p = strrchr(text, ')');
-	return p && p[2] == 'S';
-}
-
 /* How many this process has open, and a few more. */
 static inline int descriptors(void)
 {
@@ -158,6 +145,18 @@ static inline void works(void)
 	check(poll(&p, 1, TEST_COMES) == 1 && recv(y, &c, 1, 0) == 1 && c == '!', "recv");
 	close(x);
 	close(y);
+}
+
+/* A socket at that port, as soon as no process has it any more. */
+static inline int bound_again(const struct sockaddr_in *at)
+{
+	int fd = socket(PF_RDS, SOCK_SEQPACKET, 0), rc;
+
+	check(fd >= 0, "socket");
+	test_await((rc = bind(fd, (const struct sockaddr *)at, sizeof(*at))) == 0 || errno != EADDRINUSE,
+		   "for port %d, which nobody has any more", ntohs(at->sin_port));
+	check(rc == 0, "bind to port %d", ntohs(at->sin_port));
+	return fd;
 }
 
 /* That port is free again. */

@@ -94,15 +94,17 @@ class Server:
         command = [installed(), self.host, "-lp", str(self.port), "-t", str(seconds), "-m", str(size), "-uu", "-e", "6"]
         if cpus:
             command += ["-lca", str(cpus[0]), "-rca", str(cpus[1])]
-        end = time.monotonic() + RACE_SECONDS
+        end = time.monotonic() + deadline(RACE_SECONDS)
         while True:
             try:
                 done = subprocess.run(command + [test], stdin=subprocess.DEVNULL, capture_output=True, text=True,
                                       timeout=seconds + deadline(60), env=self.environment, check=False)
             except subprocess.TimeoutExpired:
                 raise QperfLate(f"{test} of {size} B: no end after {seconds + deadline(60)} s") from None
-            if REFUSED not in done.stderr + done.stdout or time.monotonic() > end:
+            if REFUSED not in done.stderr + done.stdout or self.process.poll() is not None:
                 break
+            if time.monotonic() > end:
+                raise QperfLate(f"{test} of {size} B: {REFUSED} for {deadline(RACE_SECONDS)} s")
             time.sleep(RACE_PAUSE)
         if done.returncode or self.process.poll() is not None:
             raise QperfFault(f"{test} of {size} B: client status {done.returncode}, said "

@@ -151,7 +151,8 @@ static void work(void *arg)
 
 		check(n >= 0, "poll");
 		quiet = n ? 0 : quiet + 1;
-		check(quiet < 5, "nothing to read");
+		if (quiet > TEST_COMES / 1000)
+			test_late("nothing to read");
 		while (receive_one(&w))
 			;
 	}
