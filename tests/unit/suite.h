@@ -7,6 +7,8 @@
 #define TESTS_UNIT_SUITE_H
 
 #include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "engine/rds.h"
 #include "tests/slow.h"

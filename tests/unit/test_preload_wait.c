@@ -220,7 +220,7 @@ START_TEST(poll_many)
 	for (int i = 0; i < N; i++)
 		f[i] = (struct pollfd){i % 3 ? dup(p[0]) : dup(b), POLLIN, 0};
 	send_b();
-	ck_assert_int_eq(poll(f, N, 1000), N / 3);
+	ck_assert_int_eq(poll(f, N, TEST_COMES), N / 3);
 	take_b();
 	when_asleep(WRITE);
 	ck_assert_int_eq(poll(f, N, TEST_COMES), N - N / 3);
@@ -377,7 +377,7 @@ START_TEST(epoll_signal)
 {
 	int ep = epoll_of(b, EPOLLIN), copy = dup(ep);
 	struct epoll_event ev;
-	struct timespec ts = {5, 0};
+	struct timespec ts = {TEST_COMES / 1000, 0};
 	sigset_t block, old;
 
 	catch_signal();
