@@ -62,11 +62,11 @@ static void mixed(int s, int d)
 	      poll_bits(pfd[1].revents), poll_bits(pfd[2].revents), poll_bits(pfd[3].revents));
 	if (write(p[1], "p", 1) != 1)
 		conf_die("write");
-	r = poll(pfd, 3, 1000);
+	r = poll(pfd, 3, TEST_COMES);
 	check("mixed-pipe", "1: IN 0", "%d: %s %s", r, poll_bits(pfd[0].revents), poll_bits(pfd[1].revents));
 	send_to(s, d, "x", 1, 0);
 	wait_message(d);
-	r = poll(pfd, 4, 1000);
+	r = poll(pfd, 4, TEST_COMES);
 	check("mixed-both", "3: IN IN 0 OUT", "%d: %s %s %s %s", r, poll_bits(pfd[0].revents),
 	      poll_bits(pfd[1].revents), poll_bits(pfd[2].revents), poll_bits(pfd[3].revents));
 	recv(d, &byte, 1, 0);

@@ -70,14 +70,14 @@ static void wait_outside(int fd, enum sleep how)
 	if (how == IN_POLL_SET || how == IN_POLL_NESTED)
 		r = poll(&pfd, 1, TEST_COMES);
 	else if (how == IN_SELECT_SET)
-		r = select(set + 1, &in, NULL, NULL, &(struct timeval){10, 0});
+		r = select(set + 1, &in, NULL, NULL, &(struct timeval){TEST_COMES / 1000, 0});
 	else
 		r = epoll_wait(how == IN_NESTED ? outer
 			       : how == IN_DEEP ? outer_of(outer)
 						: old_outer,
 			       &event, 1, TEST_COMES);
 	check(text("%s-wakes", sleeps[how]), "1", "%d", r);
-	r = epoll_wait(how == IN_OLD_NESTED ? old_set : set, &event, 1, 1000);
+	r = epoll_wait(how == IN_OLD_NESTED ? old_set : set, &event, 1, TEST_COMES);
 	check(text("%s-inside", sleeps[how]), "1 IN", "%d %s", r, poll_bits(event.events));
 }
 
@@ -102,7 +102,7 @@ static void wait_for_it(int fd, enum sleep how)
 		r = poll(&pfd, 1, TEST_COMES);
 		check("poll-wakes", "1 IN", "%d %s", r, poll_bits(pfd.revents));
 	} else if (how == IN_SELECT) {
-		r = select(fd + 1, &in, NULL, NULL, &(struct timeval){10, 0});
+		r = select(fd + 1, &in, NULL, NULL, &(struct timeval){TEST_COMES / 1000, 0});
 		check("select-wakes", "1", "%d", r);
 	} else if (how == IN_EPOLL || how == IN_OLD_EPOLL) {
 		r = epoll_wait(set, &event, 1, TEST_COMES);

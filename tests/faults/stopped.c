@@ -131,6 +131,8 @@ static int one_round(int fd, int round)
 	check(waitpid(pid, &status, WUNTRACED) == pid);
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
 		return 77;
+	if (WIFEXITED(status) && WEXITSTATUS(status) == TEST_LATE)
+		test_late("the waker");
 	if (!WIFSTOPPED(status))
 		fail("the waker ended (%#x) instead of being stopped", (unsigned)status);
 	if (*trapped != S_IFIFO && *trapped != -1)

@@ -52,7 +52,7 @@ static void inherited(int fd)
 	int copy, n = (int)recv(fd, &c, 1, MSG_DONTWAIT);
 
 	check(n == -1 && errno == EAGAIN, "recv on the parent's socket: %d", n);
-	n = poll(&p, 1, 100);
+	n = poll(&p, 1, TEST_COMES);
 	check(n == 1 && p.revents == POLLOUT, "poll of the parent's socket: %d, %#x", n, (unsigned)p.revents);
 	FD_ZERO(&set);
 	FD_SET(fd, &set);
