@@ -250,7 +250,7 @@ static int fake_run(unsigned fault, enum mode m, char *said, size_t len)
 		marks = fake_marks(fault);
 		mode = m;
 		wire = &fake_wire;
-		patience = 2;
+		patience = 1;
 		alarm(test_alarm(60));
 		set_up();
 		play(0, actors);
