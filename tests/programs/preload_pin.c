@@ -101,7 +101,8 @@ static void busy(void)
 	clock_gettime(CLOCK_MONOTONIC, &begin);
 	do {
 		clock_gettime(CLOCK_MONOTONIC, &now);
-		check(now.tv_sec - begin.tv_sec < 2, "it opens regions for ever");
+		if ((now.tv_sec - begin.tv_sec) * 1000 > test_bound_ms(2000))
+			test_late("the end of its right: it opens regions");
 	} while (opens() == 0);
 	limit(65536);
 	check(opens() == 0, "a right that comes is told at once");
