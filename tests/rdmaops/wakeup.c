@@ -104,32 +104,13 @@ static void *sleep_there(void *arg)
 	return NULL;
 }
 
-static char state_of(int id)
-{
-	char path[64], text[256], state = 0;
-	const char *end;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", id);
-	f = fopen(path, "r");
-	if (f && fgets(text, sizeof(text), f) && (end = strrchr(text, ')')))
-		state = end[2];
-	if (f)
-		fclose(f);
-	return state;
-}
-
 /* Another thread waits, until it is really asleep: nothing has happened yet. */
 static void sleeps(void)
 {
-	double since = seconds();
-
 	atomic_store(&sleeper_id, 0);
 	check(pthread_create(&sleeper, NULL, sleep_there, NULL) == 0, "pthread_create");
-	while (!atomic_load(&sleeper_id) || state_of(atomic_load(&sleeper_id)) != 'S') {
-		waits(&since, "%s: for its sleep", hows[how]);
-		usleep(1000);
-	}
+	test_until(atomic_load(&sleeper_id));
+	check(test_sleeps(atomic_load(&sleeper_id)), "%s returns, and nothing has happened", hows[how]);
 }
 
 static void wakes(const char *what)
