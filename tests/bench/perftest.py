@@ -7,7 +7,7 @@ import os
 import subprocess
 import time
 
-from procs import Fault
+from procs import Fault, Late
 
 PORT = 18515
 FIRST, LEAST, MOST = 60, 20, 20000  # iterations: of the first run, and bounds of those that follow
@@ -52,7 +52,7 @@ class Perftest:
                 raise Fault(f"{' '.join(command)}: status {client.returncode} {client.stderr[-300:].strip()}")
             server.wait(self.limit)
         except subprocess.TimeoutExpired as e:
-            raise Fault(f"{' '.join(command)}: no end within {self.limit} s") from e
+            raise Late(f"{' '.join(command)}: no end within {self.limit} s") from e
         finally:
             if server.poll() is None:
                 server.kill()
@@ -74,7 +74,7 @@ class Perftest:
                         if words[3] == "0A" and words[1].endswith(f":{PORT:04X}"):
                             return
             time.sleep(0.02)
-        raise Fault(f"{server.args}: does not listen")
+        raise Late(f"{server.args}: does not listen")
 
 
 def gid_index(device, address):

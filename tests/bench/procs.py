@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 """Processes of a measurement: starting workers on either side, talking to them, and ending them by pid.
 
-A worker that dies, answers nonsense or exceeds its time raises Fault: a fault is never a figure."""
+A worker that dies, answers nonsense or exceeds its time raises Fault: a fault is never a figure.  If nothing but the
+time is wrong, it is Late."""
 
 import contextlib
 import fcntl
@@ -24,6 +25,10 @@ class Fault(Exception):
     """Something went wrong in a measurement."""
 
 
+class Late(Fault):
+    """A limit has passed, and nothing wrong was seen."""
+
+
 class Side:
     """What is compared: a family of sockets, with or without the preload, blocking or spinning."""
 
@@ -34,10 +39,11 @@ class Side:
 
 
 class Setup:
-    """What all measurements of one run share."""
+    """What all measurements of one run share.  `limit`: seconds of an idle machine for a worker; `slow`: TEST_SLOW."""
 
-    def __init__(self, library, worker, cpus, native, limit=60):
-        self.library, self.worker, self.cpus, self.native, self.limit = library, worker, cpus, native, limit
+    def __init__(self, library, worker, cpus, native, slow, limit=60):
+        self.library, self.worker, self.cpus, self.native = library, worker, cpus, native
+        self.slow, self.limit = slow, limit * slow
 
     def environment(self, preload, more=None):
         env = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
@@ -69,6 +75,22 @@ def build_worker(directory):
     command = [os.environ.get("CC", "cc"), "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-Wall", "-pthread", "-o", worker]
     subprocess.run(command + [os.path.join(HERE, name) for name in SOURCES], check=True)
     return worker
+
+
+def build_watch(directory):
+    """The program of tests/watch, which measures the machine."""
+    watch = os.path.join(directory, "watch")
+    sources = [os.path.join(TOP, "tests", "watch", name) for name in ("watch.c", "tree.c", "stacks.c")]
+    subprocess.run([os.environ.get("CC", "cc"), "-O1", "-o", watch, *sources], check=True)
+    return watch
+
+
+def slowness(watch):
+    """TEST_SLOW (tests/verdict.bash): how many times slower this machine is than an idle one."""
+    if os.environ.get("TEST_SLOW"):
+        return int(os.environ["TEST_SLOW"])
+    measured = subprocess.run([watch, "--measure"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    return int(measured) * int(os.environ.get("TEST_TIMES", "1"))
 
 
 def two_cores():
@@ -113,10 +135,10 @@ class Worker:
             stderr=self.errors, env=setup.environment(side.preload, side.env), pass_fds=pass_fds)
         self.pid = self.process.pid
 
-    def fault(self, text):
+    def fault(self, text, kind=Fault):
         self.errors.seek(0)
         tail = self.errors.read()[-600:].decode(errors="replace").strip()
-        raise Fault(f"{self.name}: {text}" + (f" [stderr: {tail}]" if tail else ""))
+        raise kind(f"{self.name}: {text}" + (f" [stderr: {tail}]" if tail else ""))
 
     def line(self):
         """The next line; also the end of the wait if one of those that this one depends on has failed."""
@@ -125,7 +147,7 @@ class Worker:
             ready, _, _ = select.select([w.process.stdout for w in waited], [], [],
                                         max(0, self.deadline - time.monotonic()))
             if not ready:
-                self.fault("no answer in time")
+                self.fault("no answer in time", Late)
             for w in waited:
                 if w.process.stdout in ready:
                     w.hear_more()
@@ -138,6 +160,8 @@ class Worker:
         part = os.read(self.process.stdout.fileno(), 4096)
         if not part:
             status = self.process.wait()
+            if status == -signal.SIGALRM:  # its own limit, which is the same one
+                self.fault("no end in time", Late)
             self.fault(f"ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}")
         self.heard += part
 
@@ -164,7 +188,7 @@ class Worker:
         try:
             status = self.process.wait(max(0.1, self.deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
-            self.fault("gave its result but does not end")
+            self.fault("gave its result but does not end", Late)
         if status:
             self.fault(f"gave its result, then ended with status {status}")
         return values

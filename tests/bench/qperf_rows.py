@@ -10,8 +10,18 @@ import sys
 sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "programs"))
 
 import qperf_tool  # noqa: E402
+from procs import Fault, Late  # noqa: E402
 
 SIZES = (1, 64, 1024, 8192, 65536)
+
+
+def run_test(server, test, size, seconds, cpus, slow):
+    try:
+        return server.run(test, size, seconds, cpus, slow)
+    except qperf_tool.QperfLate as e:
+        raise Late(str(e)) from None
+    except qperf_tool.QperfFault as e:
+        raise Fault(str(e)) from None
 
 
 def measure(bench, row, servers, tests, size, seconds, cpus):
@@ -20,9 +30,10 @@ def measure(bench, row, servers, tests, size, seconds, cpus):
     for _ in range(bench.rounds):
         for test in list(tests):
             try:
-                values = servers["rds" if test.startswith("rds") else "plain"].run(test, size, seconds, cpus)
-            except qperf_tool.QperfFault as e:
-                bench.report.fault(row, str(e))
+                values = run_test(servers["rds" if test.startswith("rds") else "plain"], test, size, seconds, cpus,
+                                  bench.setup.slow)
+            except Fault as e:
+                bench.report.fault(row, e)
                 tests.remove(test)
                 data.pop(test, None)
                 continue
@@ -48,7 +59,7 @@ def run_size(bench, servers, size, seconds, place, cpus):
 def row_qperf(bench, sizes=SIZES, seconds=1, places=("pinned", "free")):
     """qperf rds_lat and rds_bw against udp_lat, udp_bw and tcp_bw"""
     if not qperf_tool.installed():
-        bench.report.note("qperf", "left out: qperf is missing (package qperf)")
+        bench.report.skip("qperf", "qperf is missing (package qperf)")
         return
     if bench.quick:
         sizes, places = (sizes[0], sizes[-1]), ("free",)

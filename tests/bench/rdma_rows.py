@@ -39,7 +39,7 @@ class RdmaBench:
                 try:
                     values = measure(side)
                 except Fault as e:
-                    self.report.fault(row, f"{side.name}: {e}")
+                    self.report.fault(row, type(e)(f"{side.name}: {e}"))
                     sides.remove(side)
                     data.pop(side.name, None)
                     continue

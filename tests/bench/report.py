@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-"""Figures of interleaved rounds, ratios of their medians, and the table at the end."""
+"""Figures of interleaved rounds, ratios of their medians, the table at the end, and verdicts as tests/verdict.bash has
+them: one for each row that can be asked for."""
 
+import os
 import statistics
+import time
+
+from procs import Late
 
 UNITS = {"ns": "ns", "us": "us", "msgs": "msg/s", "mbs": "MB/s", "cpu": "ns CPU/msg", "call": "ns/call"}
 
@@ -22,10 +27,39 @@ def ratio_text(value):
     return f"1/{1 / value:.3g}" if 0 < value < 0.5 else f"{value:.3g}"
 
 
+def counted(passed, failed, skipped, late):
+    """The last line; returns the exit status."""
+    print(f"{passed} passed, {failed} failed, {skipped} skipped, {late} late", flush=True)
+    return 1 if failed else 75 if late else 0
+
+
 class Report:
-    def __init__(self, judge):
-        self.judge = judge
+    def __init__(self, judge, again):
+        """again: the command to which the name of a row is appended"""
+        self.judge, self.again = judge, os.environ.get("VERDICT_AGAIN") or again
+        self.section = os.environ.get("VERDICT_SECTION", "bench")
         self.checks, self.lines, self.faults, self.notes = [], [], [], []
+        self.late, self.skipped = [], []
+        self.verdicts = {"PASS": [], "WRONG": [], "SKIP": [], "LATE": []}
+
+    def run(self, name, row, bench):
+        """One row, and the verdict."""
+        began, seen = time.monotonic(), [len(x) for x in (self.faults, self.late, self.skipped)]
+        missed = self.missed()
+        row(bench)
+        faults, late, skipped = (x[n:] for x, n in zip((self.faults, self.late, self.skipped), seen))
+        if self.missed() > missed:
+            faults.append(f"{self.missed() - missed} targets missed")
+        verdict = "WRONG" if faults else "LATE" if late else "SKIP" if skipped else "PASS"
+        self.verdicts[verdict].append(name)
+        took = "" if verdict == "SKIP" else f" {time.monotonic() - began:.1f} s"
+        why = "; ".join(faults or late or skipped)
+        print(f"{verdict} {name}{took}{': ' if why else ''}{why}", flush=True)
+        if verdict == "WRONG":
+            print(f"     again: {self.again} {name}", flush=True)
+
+    def missed(self):
+        return sum(verdict == "MISS" for *_, verdict in self.checks)
 
     def heading(self, row, text):
         print(f"\n{row}: {text}", flush=True)
@@ -74,13 +108,18 @@ class Report:
         print(f"  note: {text}", flush=True)
         self.notes.append((row, text))
 
-    def fault(self, row, text):
-        print(f"  WRONG: {text}", flush=True)
-        self.faults.append((row, text))
-        self.lines.append(f"@error row={row} text={text!r}")
+    def skip(self, row, text):
+        self.skipped.append(f"{row}: {text}")
+
+    def fault(self, row, what):
+        """what: a text, or what was raised"""
+        text = f"{row}: {what}"
+        print(f"  {text}", flush=True)
+        (self.late if isinstance(what, Late) else self.faults).append(text)
+        self.lines.append(f"@error row={row} text={str(what)!r}")
 
     def finish(self, lines_file=None):
-        """The table; returns the exit status."""
+        """The table and the last lines; returns the exit status."""
         if lines_file:
             with open(lines_file, "w", encoding="utf-8") as f:
                 f.write("\n".join(self.lines) + "\n")
@@ -90,9 +129,8 @@ class Report:
                 print(f"{row:16} {name:40} {value:>9}  {target:12} {verdict}")
         for row, text in self.notes:
             print(f"note, {row}: {text}")
-        for row, text in self.faults:
-            print(f"WRONG {row}: {text}")
-        missed = sum(verdict == "MISS" for *_, verdict in self.checks)
-        print(f"\n{len(self.checks)} comparisons, {missed} missed, {len(self.faults)} errors"
+        print(f"\n{len(self.checks)} comparisons, {self.missed()} missed"
               + ("" if self.judge else " (times are not judged)"))
-        return 1 if self.faults or missed else 0
+        for name in self.verdicts["LATE"]:
+            print(f"LATE {self.section}-{name}: {self.again} {name}")
+        return counted(*(len(self.verdicts[v]) for v in ("PASS", "WRONG", "SKIP", "LATE")))

@@ -55,7 +55,7 @@ class Bench:
                 try:
                     values = measure(side)
                 except Fault as e:
-                    self.report.fault(row, str(e))
+                    self.report.fault(row, e)
                     sides.remove(side)
                     data.pop(side.name, None)
                     continue
@@ -368,7 +368,7 @@ def row_idle(bench):
                 if w.process.poll() is not None:
                     w.fault("did not go on sleeping")
     except Fault as e:
-        bench.report.fault(row, str(e))
+        bench.report.fault(row, e)
         return
     for i, name in enumerate(("ticks", "ns_run", "switches")):
         values = [b[i] - a[i] for a, b in zip(before, after)]
