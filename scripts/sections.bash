@@ -160,7 +160,7 @@ delivered()
 	if [ $status = 124 ] || [ $status = 137 ]; then
 		echo "LATE ${script//\//-} $((SECONDS - began)) s (limit ${SECTION_TIMEOUT:-600})"
 		echo "LATE ${script//\//-}: cd '$work/main' && RDS_PRELOAD_REGISTRY_DIR=\$(mktemp -d) timeout --kill-after=10 $((10 * ${SECTION_TIMEOUT:-600}))" \
-			"env $(env | sed -n "s/^\(FUZZ_[A-Z]*\|SHARING_[A-Z]*\)=.*/'&'/p" | tr '\n' ' ')${run[*]@Q}"
+			"env $(env | sed -n "s/^\(FUZZ_[A-Z]*\|SHARING_[A-Z]*\|TEST_SEED\)=.*/'&'/p" | tr '\n' ' ')${run[*]@Q}"
 		return 75
 	fi
 	return $status
@@ -336,7 +336,7 @@ section_tsan() # ThreadSanitizer: the gate has locks, queues, wake-ups and some 
 
 section_fuzz() # malformed bytes: the gate has those that were found to matter, the soak looks for others
 {
-	SECTION_TIMEOUT=3600 FUZZ_SECONDS=$(size 0 600) FUZZ_BUILD=$work/fuzz delivered tests/fuzz/run
+	SECTION_TIMEOUT=3600 FUZZ_SEED=$seed FUZZ_SECONDS=$(size 0 600) FUZZ_BUILD=$work/fuzz delivered tests/fuzz/run
 }
 
 section_tarball() # the tarball builds from a read-only tree, some of its tests pass, installs, works, uninstalls
@@ -462,19 +462,20 @@ section_two-guests() # two hosts, over soft RoCE and soft iWARP: the conformance
 	{
 		two_answers &&
 			over_each two-guests tests/rdma/programs --build "$work/main" --two --seconds 1 &&
-			over_each two-guests.faults tests/rdma/faults --build "$work/main" --messages 30 --two
+			TEST_SEED=$seed over_each two-guests.faults tests/rdma/faults --build "$work/main" --messages 30 --two
 	} | added_up
 	return "${PIPESTATUS[0]}"
 }
 
 section_rxe() # connections over soft RoCE in the guest, which break
 {
-	made main fault-programs && delivered tests/rdma/faults --build "$work/main" --device rxe
+	made main fault-programs && TEST_SEED=$seed delivered tests/rdma/faults --build "$work/main" --device rxe
 }
 
 section_siw() # the same over soft iWARP
 {
 	made main fault-programs || return 1
+	export TEST_SEED=$seed
 	{
 		(delivered tests/rdma/faults --build "$work/main" --device siw) &&
 			(delivered tests/rdma/faults --build "$work/main" --device siw deafened)
@@ -485,7 +486,7 @@ section_siw() # the same over soft iWARP
 section_thousand() # a thousand connections that break under traffic, over each device
 {
 	made main fault-programs || return 1
-	SECTION_TIMEOUT=1500 over_each thousand tests/rdma/faults --build "$work/main" --thousand | added_up
+	SECTION_TIMEOUT=1500 TEST_SEED=$seed over_each thousand tests/rdma/faults --build "$work/main" --thousand | added_up
 }
 
 # ---- the gate's own strength, speed ----
