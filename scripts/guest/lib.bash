@@ -11,6 +11,14 @@
 #			written by "init"
 #	begun		when it was started, by this machine's clock
 
+# guest_cpus N: the processors of each guest where N run at once: at most two, and together no more
+# than this machine has
+guest_cpus() {
+	local each=$(($(nproc) / $1))
+
+	echo $((each > 2 ? 2 : each > 0 ? each : 1))
+}
+
 guest_tools() {
 	local tool
 
