@@ -105,7 +105,14 @@ void rds_borrower_give_up(int fd);
  */
 unsigned rds_standby_hangup_fds(struct pollfd *p, unsigned room);
 int rds_borrower_hangup_fd(int fd);
-/* Closes hang-up pipes that still report POLLHUP after a search for new owners: no thread waits. */
+/*
+ * Around a search for new owners: which pipes report POLLHUP now, and of these those for which no
+ * other has come are closed.  No thread is woken by them again.  The pipe of an owner that was found
+ * in the search, and has ended since, is kept.
+ */
+void rds_standby_hangup_note(void);
 void rds_standby_hangup_drop(void);
+/* For one socket: closes the pipe if it reports POLLHUP. */
+void rds_borrower_hangup_drop(int fd);
 
 #endif

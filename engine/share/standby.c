@@ -83,8 +83,10 @@ struct standby *standby_add(uint64_t inode)
 			break;
 	if (!h)
 		h = standby_new_chunk(at / SLOTS);
-	if (h)
+	if (h) {
 		h->inode = inode;
+		h->hung_up = false;
+	}
 	return h;
 }
 
@@ -151,6 +153,7 @@ static void standby_keep_hangup(struct standby *h, const int *fds, unsigned n, u
 	unsigned i;
 
 	os_close_slot(&h->fd[HANGUP]);
+	h->hung_up = false;
 	if (n == 2)
 		os_dup_high_slot(fds[HANGUP], &h->fd[HANGUP]);
 	for (i = 0; i < n; i++)
@@ -365,18 +368,47 @@ void rds_standby_show_readable(int fd)
 	pthread_mutex_unlock(&standby_lock);
 }
 
-void rds_standby_hangup_drop(void)
+static bool standby_is_hung_up(const struct standby *h)
 {
-	struct pollfd p = {.events = 0};
+	struct pollfd p = {.fd = h->state == HELD ? atomic_load(&h->fd[HANGUP]) : -1, .events = 0};
+
+	return p.fd >= 0 && os_poll(&p, 1, 0) > 0;
+}
+
+void rds_standby_hangup_note(void)
+{
 	struct standby *h;
 	unsigned at;
 
 	pthread_mutex_lock(&standby_lock);
-	for (at = 0; (h = standby_next(&at));) {
-		p.fd = h->state == HELD ? atomic_load(&h->fd[HANGUP]) : -1;
-		if (p.fd >= 0 && os_poll(&p, 1, 0) > 0)
+	for (at = 0; (h = standby_next(&at));)
+		h->hung_up = standby_is_hung_up(h);
+	pthread_mutex_unlock(&standby_lock);
+}
+
+void rds_standby_hangup_drop(void)
+{
+	struct standby *h;
+	unsigned at;
+
+	pthread_mutex_lock(&standby_lock);
+	for (at = 0; (h = standby_next(&at));)
+		if (h->hung_up && standby_is_hung_up(h))
 			os_close_slot(&h->fd[HANGUP]);
-	}
+	pthread_mutex_unlock(&standby_lock);
+}
+
+void rds_borrower_hangup_drop(int fd)
+{
+	struct standby *h;
+	struct stat st;
+
+	if (!rds_standby_any() || os_fstat(fd, &st))
+		return;
+	pthread_mutex_lock(&standby_lock);
+	h = standby_find(st.st_ino);
+	if (h && standby_is_hung_up(h))
+		os_close_slot(&h->fd[HANGUP]);
 	pthread_mutex_unlock(&standby_lock);
 }
 

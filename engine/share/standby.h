@@ -8,6 +8,7 @@
 #define ENGINE_SHARE_STANDBY_H
 
 #include <pthread.h>
+#include <stdbool.h>
 
 #include "engine/share/lease.h"
 
@@ -18,6 +19,7 @@ struct standby {
 	_Atomic uint32_t state;
 	_Atomic uint64_t inode;
 	_Atomic int fd[PARTS];
+	bool hung_up; /* rds_standby_hangup_note() */
 };
 
 extern pthread_mutex_t standby_lock;

@@ -110,6 +110,15 @@ static int epoll_sleep(struct epoll_call *c, int wake, const struct deadline *d)
 }
 
 /*
+ * After a sleep. True: the time is over, and an owner is late. The pipe of the last one goes on
+ * reporting that, so that no further sleep would be one, and none would time out.
+ */
+static bool epoll_waits_in_vain(const struct epoll_call *c, const struct deadline *d)
+{
+	return unlikely(c->owner_hung_up) && rds_fds_find_all_owners() && deadline_expired(d);
+}
+
+/*
  * No engine here, all RDS sockets are borrowed or in an inner set, or no memory or descriptors to
  * wait with: the helper keeps the stand-ins current, only slower.
  */
@@ -122,9 +131,7 @@ static int epoll_wait_borrowed(struct epoll_call *c, const struct deadline *d)
 		rc = epoll_sleep(c, -1, d);
 		if (rc < 0)
 			return rc;
-		timed_out = rc == 0;
-		if (c->owner_hung_up)
-			rds_fds_find_all_owners();
+		timed_out = rc == 0 || epoll_waits_in_vain(c, d);
 		rc = epoll_harvest(c, NULL);
 		if (rc || timed_out)
 			return rc;
@@ -152,10 +159,7 @@ static int epoll_wait_loop(struct epoll_call *c, const struct deadline *d)
 		rds_wait_disarm(c->wait);
 		if (rc < 0)
 			return rc;
-		bool timed_out = rc == 0;
-
-		if (unlikely(c->owner_hung_up))
-			rds_fds_find_all_owners();
+		bool timed_out = rc == 0 || unlikely(epoll_waits_in_vain(c, d));
 
 		rds_progress_round();
 		rc = epoll_harvest(c, NULL);

@@ -66,6 +66,11 @@ struct timespec *deadline_left(const struct deadline *d, struct timespec *left)
 	return left;
 }
 
+bool deadline_expired(const struct deadline *d)
+{
+	return !d->never && (d->now || deadline_now_ns() >= d->at_ns);
+}
+
 /* ---- the set ---- */
 
 int pollset_init(struct pollset *ps, unsigned n)
@@ -76,7 +81,7 @@ int pollset_init(struct pollset *ps, unsigned n)
 		n = hangups;
 	ps->room = n < POLLSET_SMALL ? POLLSET_SMALL : n;
 	ps->n_rds = ps->n_kernel = ps->n_hangups = 0;
-	ps->by_select = ps->looked = ps->all_hangups = ps->again = false;
+	ps->by_select = ps->looked = ps->all_hangups = ps->again = ps->late = false;
 	ps->round = 0;
 	ps->since = 0;
 	ps->refused = NONE_REFUSED;
@@ -104,19 +109,21 @@ int pollset_init(struct pollset *ps, unsigned n)
 void pollset_add(struct pollset *ps, int fd, unsigned index, short events)
 {
 	struct rds_sock *sk = rds_fds_ref(fd);
-	bool refused = false;
+	enum fds_owner owner;
 
 	/*
 	 * The owner shows readiness on the stand-in. All bits are right but one, which AF_UNIX
 	 * always sets.
 	 */
 	if (unlikely(sk == RDS_BORROWED)) {
-		if (rds_fds_find_owner(fd, &ps->since, &refused))
+		owner = rds_fds_find_owner(fd, &ps->since);
+		if (owner == FDS_OWNER_SELF)
 			sk = rds_fds_ref(fd);
 		else
 			ps->hangup_fds[ps->n_hangups++] = rds_borrower_hangup_fd(fd);
-		if (refused)
+		if (owner == FDS_OWNER_UNKNOWN)
 			ps->refused = index;
+		ps->late |= owner == FDS_OWNER_LATE;
 		events &= ~POLLWRBAND;
 	}
 	if (sk && sk != RDS_BORROWED) {
@@ -251,8 +258,11 @@ static int pollset_sleep(struct pollset *ps, int extra, const struct deadline *d
 	rc -= (int)hung_up;
 	if (!rc && hung_up) {
 		if (ps->all_hangups)
-			rds_fds_find_all_owners();
-		return -POLLSET_AGAIN;
+			ps->late = rds_fds_find_all_owners();
+		/* For an owner that is late no sleep would be one, and none would time out. */
+		ps->timed_out = ps->late && deadline_expired(d);
+		if (!ps->timed_out)
+			return -POLLSET_AGAIN;
 	}
 	return rc && ps->by_select ? pollset_count_selected(ps) : rc;
 }
@@ -285,11 +295,6 @@ static int pollset_begin_wait(struct pollset *ps)
 			return rc;
 	}
 	return 0;
-}
-
-static bool deadline_expired(const struct deadline *d)
-{
-	return !d->never && (d->now || deadline_now_ns() >= d->at_ns);
 }
 
 /* May the thread go on spinning? A spin outlasts the caller's timeout by a few looks at most. */

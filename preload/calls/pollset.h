@@ -42,6 +42,7 @@ struct pollset {
 	bool by_select; /* select(): a bit for which the entry is in no set is no event */
 	bool looked;	/* the engine was looked at once at least */
 	bool again;	/* one of the sockets was handed off for an exec that has failed */
+	bool late;	/* an owner does not answer */
 	uint64_t since; /* since when the set waits for owners that do not answer; 0: not yet */
 	struct rds_wait *wait;
 	void *heap;
@@ -70,6 +71,7 @@ void deadline_ms(struct deadline *d, int ms);
 int deadline_ts(struct deadline *d, const struct timespec *ts);
 /* The time left, not below zero. NULL if there is no end. */
 struct timespec *deadline_left(const struct deadline *d, struct timespec *left);
+bool deadline_expired(const struct deadline *d);
 
 bool deadline_spin(const struct deadline *d, struct rds_wait *w, unsigned *round);
 

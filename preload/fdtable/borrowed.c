@@ -10,21 +10,25 @@
  */
 #include "preload/fdtable/fdtable.h"
 
-void rds_fds_find_all_owners(void)
+bool rds_fds_find_all_owners(void)
 {
+	enum fds_owner owner;
 	uint64_t since = 0;
-	bool refused, late = false;
+	bool late = false;
 
+	rds_standby_hangup_note();
 	for (int n = 0; n < rds_fds_top(); n++) {
-		refused = false;
-		if (rds_fds_peek(n) == FDS_BORROWED && rds_borrower_owner_gone(n) &&
-		    !rds_fds_find_owner(n, &since, &refused) && !refused)
+		if (rds_fds_peek(n) != FDS_BORROWED || !rds_borrower_owner_gone(n))
+			continue;
+		owner = rds_fds_find_owner(n, &since);
+		if (owner == FDS_OWNER_OTHER || owner == FDS_OWNER_LATE)
 			/* The last owner takes long to end, or the next owner is stopped. */
 			late |= rds_borrower_owner_gone(n);
 	}
 	if (!late)
-		/* Sockets that have no number here any more, or for which no owner was found. */
+		/* Sockets that have no number here any more. */
 		rds_standby_hangup_drop();
+	return late;
 }
 
 _Atomic bool rds_fds_handed_off;
@@ -33,13 +37,12 @@ void rds_fds_reclaim_all(void)
 {
 	uint64_t since = 0;
 	struct rds_sock *sk;
-	bool refused;
 
 	atomic_store(&rds_fds_handed_off, false);
 	for (int n = 0; n < rds_fds_top(); n++) {
 		if (!rds_fds_word(n))
 			n |= (int)FDS_CHUNK - 1;
-		if (rds_fds_peek(n) != FDS_BORROWED || !rds_fds_find_owner(n, &since, &refused))
+		if (rds_fds_peek(n) != FDS_BORROWED || rds_fds_find_owner(n, &since) != FDS_OWNER_SELF)
 			continue;
 		sk = rds_fds_ref(n);
 		if (sk && sk != RDS_BORROWED)
@@ -58,7 +61,20 @@ void rds_fds_park_orphans(void)
 	}
 }
 
-bool rds_fds_find_owner(int fd, uint64_t *since, bool *refused)
+/* Nothing more can be learned of its owner: no thread is woken for it again. */
+static enum fds_owner find_owner_failed(int fd, int err)
+{
+	bool unknown = rds_fds_error_is_temporary(err);
+
+	if (unknown)
+		rds_standby_show_readable(fd);
+	if (err == -ENOTCONN && rds_borrower_owner_gone(fd))
+		rds_borrower_give_up(fd);
+	rds_borrower_hangup_drop(fd);
+	return unknown ? FDS_OWNER_UNKNOWN : FDS_OWNER_OTHER;
+}
+
+enum fds_owner rds_fds_find_owner(int fd, uint64_t *since)
 {
 	struct rds_sock *sk = RDS_BORROWED;
 	int rc;
@@ -67,18 +83,11 @@ bool rds_fds_find_owner(int fd, uint64_t *since, bool *refused)
 		if (rc == -RDS_BORROWER_TAKE_OVER)
 			rc = rds_fds_take_over(fd);
 		if (rc == -EAGAIN)
-			break; /* most likely the owner is stopped: it has the request */
-		if (rc) {
-			*refused = rds_fds_error_is_temporary(rc);
-			if (*refused)
-				rds_standby_show_readable(fd);
-			if (rc == -ENOTCONN && rds_borrower_owner_gone(fd))
-				rds_borrower_give_up(fd);
-			rds_standby_hangup_drop(); /* no thread is woken for it again */
-			break;
-		}
+			return FDS_OWNER_LATE; /* most likely it is stopped: it has the request */
+		if (rc)
+			return find_owner_failed(fd, rc);
 		sk = rds_fds_ref(fd);
+		rds_fds_unref(sk);
 	}
-	rds_fds_unref(sk);
-	return sk && sk != RDS_BORROWED;
+	return sk && sk != RDS_BORROWED ? FDS_OWNER_SELF : FDS_OWNER_OTHER;
 }

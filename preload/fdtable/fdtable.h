@@ -254,13 +254,21 @@ void rds_fds_exec_reset(void); /* forked child */
 bool rds_fds_exec_must_retry(struct rds_sock *sk);
 
 /*
- * For a thread that sleeps: the owner of a borrowed socket may have ended. True: the socket is this
- * process's now. False: another process is the owner, and keeps the stand-in current from now on,
- * or as soon as it runs again. since: as in rds_borrower_watch(). refused: this process lacks a
- * resource, such as a descriptor, to find out now.
+ * For a thread that sleeps: the owner of a borrowed socket may have ended. Who owns it now? since:
+ * as in rds_borrower_watch().
  */
-bool rds_fds_find_owner(int fd, uint64_t *since, bool *refused);
-void rds_fds_find_all_owners(void); /* the same for all whose owners have ended */
+enum fds_owner {
+	FDS_OWNER_SELF,	   /* this process */
+	FDS_OWNER_OTHER,   /* another process, which keeps the stand-in current from now on */
+	FDS_OWNER_LATE,	   /* the same, as soon as it runs again */
+	FDS_OWNER_UNKNOWN, /* this process lacks a resource, such as a descriptor, to find out now */
+};
+enum fds_owner rds_fds_find_owner(int fd, uint64_t *since);
+/*
+ * The same for all sockets whose owners have ended. True: an owner is late, and what reported the
+ * end of the last one goes on reporting it.
+ */
+bool rds_fds_find_all_owners(void);
 /*
  * Sockets of this process were handed off, and may be in a set that a thread is about to wait for.
  * Finds the owner of each of them now, or takes the socket over, so that the stand-ins are current

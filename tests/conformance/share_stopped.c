@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * The process that made a socket is stopped, and another one has it: no call takes longer than it
- * may, signals end what sleeps, and nothing is lost or doubled by calls that have given up.  (What
- * a call that does not wait says meanwhile is a matter of the implementation: it may be EAGAIN.)
+ * may, signals end what sleeps, and nothing is lost or doubled by calls that have given up.  The
+ * same if that process has ended, and one that has used the socket since is stopped.  (What a call
+ * that does not wait says meanwhile is a matter of the implementation: it may be EAGAIN.)
  */
 #include "rdsconf.h"
 #include "signals.h"
@@ -289,6 +290,67 @@ static void with_timeout(void)
 	all_there();
 }
 
+/* ---- the next one that has it is stopped ---- */
+
+static int turn[2], used[2]; /* it is to use the socket, and has done so */
+
+static void is_next(void)
+{
+	char byte;
+
+	if (read(turn[0], &byte, 1) != 1)
+		_exit(1);
+	recv(d, &byte, 1, MSG_DONTWAIT);
+	if (write(used[1], "", 1) != 1)
+		_exit(1);
+	for (;;)
+		pause();
+}
+
+static void after_the_end_of(int maker)
+{
+	struct name to = name_of(d);
+	char buf[10];
+
+	stage = "next";
+	kill(maker, SIGKILL);
+	test_until(kill(maker, 0) < 0);
+	if (write(turn[1], "", 1) != 1 || read(used[0], buf, 1) != 1)
+		conf_die("next");
+	stop("");
+	waits();
+	go_on();
+	sendto(s, "1234", 4, 0, &to.sa, to.len);
+	check(named("message"), "4", "%s", rc(recv(d, buf, sizeof(buf), 0)));
+	kill(carrier, SIGKILL);
+	send_to(d, s, "done", 4, 0);
+}
+
+static void next_is_stopped(void)
+{
+	struct other maker, next, holder;
+	char buf[10];
+
+	if (pipe(turn) || pipe(used))
+		conf_die("pipe");
+	if (fork_other(&maker)) {
+		d = rds_bound();
+		warm_up(s, d);
+		settle(d);
+		if (fork_other(&next))
+			is_next();
+		carrier = next.pid;
+		if (fork_other(&holder)) {
+			after_the_end_of(getppid());
+			_exit(0);
+		}
+		for (;;)
+			pause();
+	}
+	check("next-maker-end", "signal 9", "%s", end_of(&maker));
+	check("next-done", "4", "%s", wait_message(s) ? rc(recv(s, buf, sizeof(buf), 0)) : "");
+}
+
 int main(int argc, char **argv)
 {
 	struct other maker, holder;
@@ -317,5 +379,6 @@ int main(int argc, char **argv)
 		_exit(0);
 	}
 	check("maker-end", "exit 0", "%s", end_of(&maker));
+	next_is_stopped();
 	return conf_end();
 }

@@ -121,8 +121,17 @@ void rds_standby_show_readable(int fd)
 	(void)fd;
 }
 
+void rds_standby_hangup_note(void)
+{
+}
+
 void rds_standby_hangup_drop(void)
 {
+}
+
+void rds_borrower_hangup_drop(int fd)
+{
+	(void)fd;
 }
 
 void rds_standby_park(int fd)

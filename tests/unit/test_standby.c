@@ -163,6 +163,9 @@ START_TEST(only_when_the_carrier_is_gone)
 	ck_assert_int_ge(rds_standby_hangup_fd(inode), 0);
 	/* nobody could be found: it does not wake again, and can be taken all the same */
 	rds_standby_hangup_drop();
+	ck_assert_int_ge(rds_standby_hangup_fd(inode), 0);
+	rds_standby_hangup_note();
+	rds_standby_hangup_drop();
 	ck_assert_int_lt(rds_standby_hangup_fd(inode), 0);
 	ck_assert(rds_standby_owner_died(standin));
 	ck_assert_int_eq(rds_standby_take_over(standin, inode, &e), 0);
@@ -204,6 +207,28 @@ START_TEST(the_next_carrier)
 	ck_assert_int_eq(rds_standby_take_over(standin, inode, &e), 0);
 	give_up(&e);
 	ck_assert_uint_eq(numbers(), before);
+}
+END_TEST
+
+/*
+ * The owner that a search has found ends before the search is over: its end has not been noticed
+ * yet.
+ */
+START_TEST(one_that_ends_in_the_search)
+{
+	struct rds_handoff e;
+	struct pollfd p;
+
+	hello(3); /* of owners that have ended by now: the other ends of their lines are closed */
+	rds_standby_hangup_note();
+	hello(3);
+	rds_standby_hangup_drop();
+	ck_assert_uint_eq(rds_standby_hangup_fds(&p, 1), 1);
+	ck_assert_int_eq(poll(&p, 1, 0), 1);
+	rds_borrower_hangup_drop(standin);
+	ck_assert_int_lt(rds_standby_hangup_fd(inode), 0);
+	ck_assert_int_eq(rds_standby_take_over(standin, inode, &e), 0);
+	give_up(&e);
 }
 END_TEST
 
@@ -389,6 +414,7 @@ int main(void)
 	tcase_add_test(t, nothing_is_known);
 	tcase_add_test(t, only_when_the_carrier_is_gone);
 	tcase_add_test(t, the_next_carrier);
+	tcase_add_test(t, one_that_ends_in_the_search);
 	tcase_add_loop_test(t, a_deposit_goes_first, 0, sizeof(deposits) / sizeof(deposits[0]));
 	tcase_add_test(t, only_shown);
 	tcase_add_test(t, met_and_left);
