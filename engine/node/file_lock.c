@@ -28,6 +28,8 @@
 /* after that the holder is stopped or stuck, and frequent tries do not help */
 #define LOCK_HASTE_NS UINT64_C(100000000)
 #define LOCK_NAP_NS 50000
+/* what the time between two looks counts at most: a waiter that gets no processor looks at nothing */
+#define LOOK_MOST_NS 10000000
 /*
  * In a row. No process is overtaken so often by itself, but a malicious process may make it look
  * so.
@@ -79,10 +81,15 @@ static int area_trylock(struct registry *reg)
 	return -ELOOP;
 }
 
-/* The state of a wait for the lock. */
+/*
+ * The state of a wait for the lock. Its times are sums of short ones (LOOK_MOST_NS): a process that
+ * was stopped, or had to wait for a processor, does not blame the holder for that.
+ */
 struct area_wait {
-	uint64_t since, least; /* the wait is given up after `least` or later */
-	uint64_t beat_ns;      /* when the holder was last seen to make progress */
+	bool begun;
+	uint64_t looked_at;	/* by the clock */
+	uint64_t waited, least; /* the wait is given up after `least` or later */
+	uint64_t beat_at;	/* so long it had waited when the holder was last seen to make progress */
 	uint64_t term;
 	uint32_t beat;
 };
@@ -96,13 +103,14 @@ static void area_wait_begin(struct registry *reg, struct area_wait *w)
 {
 	bool again = reg->in_vain && area_lock_holder(reg) == reg->in_vain;
 
-	w->since = w->beat_ns = os_now_ns();
+	w->begun = true;
+	w->looked_at = os_now_ns();
 	w->least = rds_patience_ns(again ? RDS_PATIENCE_REGISTRY_LOCK_AGAIN : RDS_PATIENCE_REGISTRY_LOCK);
 	w->term = ~UINT64_C(0);
 }
 
 /* Has one holder had the lock all the time without any progress? The file is intact. */
-static bool holder_is_stuck(struct registry *reg, struct area_wait *w, uint64_t now)
+static bool holder_is_stuck(struct registry *reg, struct area_wait *w)
 {
 	uint64_t stuck = rds_patience_ns(RDS_PATIENCE_REGISTRY_STUCK);
 	unsigned area = REG_TERM_AREA(reg->term);
@@ -115,21 +123,30 @@ static bool holder_is_stuck(struct registry *reg, struct area_wait *w, uint64_t 
 	if (w->term != reg->term || w->beat != beat) {
 		w->term = reg->term;
 		w->beat = beat;
-		w->beat_ns = now;
+		w->beat_at = w->waited;
 	}
-	return now - w->beat_ns >= (stuck < w->least ? stuck : w->least / 2);
+	return w->waited - w->beat_at >= (stuck < w->least ? stuck : w->least / 2);
+}
+
+static uint64_t area_wait_look(struct area_wait *w)
+{
+	uint64_t now = os_now_ns(), passed = now - w->looked_at;
+
+	w->looked_at = now;
+	w->waited += passed < LOOK_MOST_NS ? passed : LOOK_MOST_NS;
+	return now;
 }
 
 /* The lock could not be taken. 0: it has been taken now. */
 static int area_wait_step(struct registry *reg, struct area_wait *w)
 {
-	uint64_t now = os_now_ns(), term;
+	uint64_t now = area_wait_look(w), term;
 
-	if (now - w->since > w->least) {
+	if (w->waited > w->least) {
 		reg->in_vain = area_lock_holder(reg);
 		return -ETIMEDOUT;
 	}
-	if (!reg->f && !reg->waits && now - w->since > rds_patience_ns(RDS_PATIENCE_REGISTRY_STUCK))
+	if (!reg->f && !reg->waits && w->waited > rds_patience_ns(RDS_PATIENCE_REGISTRY_STUCK))
 		return -ESTALE;
 	/*
 	 * The file is checked first: it may have been truncated, and this process holds no lock
@@ -141,12 +158,12 @@ static int area_wait_step(struct registry *reg, struct area_wait *w)
 			reg->term = term;
 			return -EAGAIN;
 		}
-		if (holder_is_stuck(reg, w, now) && !reg_area_take_over(reg))
+		if (holder_is_stuck(reg, w) && !reg_area_take_over(reg))
 			return 0;
 		reg_store(&reg->f->h.hungry, now);
 		reg->starved = true;
 	}
-	os_nap_ns(now - w->since < LOCK_HASTE_NS ? LOCK_NAP_NS : 20 * LOCK_NAP_NS);
+	os_nap_ns(w->waited < LOCK_HASTE_NS ? LOCK_NAP_NS : 20 * LOCK_NAP_NS);
 	return -EAGAIN;
 }
 
@@ -163,7 +180,7 @@ static int area_lock(struct registry *reg)
 				os_syscall(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
 				continue;
 			}
-			if (!w.since)
+			if (!w.begun)
 				area_wait_begin(reg, &w);
 			ret = area_wait_step(reg, &w);
 		}

@@ -2,7 +2,7 @@
 /*
  * test_registry_term.c - the term says which area of the registry counts.  It is moved at a bad
  * moment: once by others that go on, or again and again by a process that may write the file and
- * means harm.
+ * means harm.  And a process that waits for an area's lock while the clock leaps.
  */
 #include "engine/node/registry_impl.h"
 #include "tests/mock/clock.h"
@@ -27,9 +27,23 @@ static void move(void)
 	reg_store(&file->h.term, when == IN_THE_COPY ? next | REG_TERM_COPYING | 1 : next);
 }
 
+/* So many further tries come when another process has the lock. In the middle a minute passes. */
+static unsigned tries_in_vain;
+#define TRIES 300
+#define MINUTE_NS 60000000000ull
+
+static bool comes_in_vain(void)
+{
+	if (!tries_in_vain)
+		return false;
+	if (--tries_in_vain == TRIES / 2)
+		atomic_fetch_add(&mock_now, MINUTE_NS);
+	return true;
+}
+
 int __wrap_os_lock(int fd, short type, off_t start, off_t len, bool wait)
 {
-	int ret = __real_os_lock(fd, type, start, len, wait);
+	int ret = type == F_WRLCK && comes_in_vain() ? -EAGAIN : __real_os_lock(fd, type, start, len, wait);
 
 	if (when == BEFORE_THE_LOCK && type == F_WRLCK)
 		move();
@@ -71,6 +85,27 @@ START_TEST(moved_again_and_again)
 	when = AT_REST;
 	reg = open_ok();
 	bind_ok(reg, add_ok(reg), "127.0.0.1", 4000);
+	registry_close(reg);
+}
+END_TEST
+
+/*
+ * A waiter that was stopped, or had no processor, finds the lock taken when it goes on: by whom, and
+ * for how long, it cannot know.
+ */
+START_TEST(waiter_was_stopped)
+{
+	struct registry *reg = open_ok();
+	uint64_t term;
+	uint32_t idx;
+
+	file = raw_map();
+	term = reg_load(&file->h.term);
+	mock_clock_stop();
+	tries_in_vain = TRIES;
+	ck_assert_int_eq(registry_sock_add(reg, 1, 2, 3, &idx), 0);
+	ck_assert_uint_eq(tries_in_vain, 0);
+	ck_assert_uint_eq(reg_load(&file->h.term), term);
 	registry_close(reg);
 }
 END_TEST
@@ -126,5 +161,6 @@ int main(void)
 
 	tcase_add_loop_test(tc, moved_again_and_again, BEFORE_THE_LOCK, IN_THE_COPY + 1);
 	tcase_add_test(tc, withdrawn_while_it_is_copied);
+	tcase_add_test(tc, waiter_was_stopped);
 	return suite_run(s);
 }
