@@ -2,21 +2,16 @@
 /*
  * preload_rights - ordinary users: one with a umask that keeps that user out, and a second start
  * with a better one; two that share a node (RDS_PRELOAD_SHARE=all), and root with them; a /proc
- * that hides other users' processes.  The directory is sticky, as /dev/shm is.
+ * that hides other users' processes.
  */
-#include "program.h"
+#include "others.h"
 
-#include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
-#include <sys/stat.h>
 
 #define ONE 70001
 #define TWO 70002
 #define MESSAGES 20
-
-static char self[] = "/proc/self/exe", registry[] = "/dev/shm/rdsrights.XXXXXX";
-static pid_t maker;
 
 static void serve(int said)
 {
@@ -106,39 +101,6 @@ static void apart(void *arg)
 		finished(start(hidden, arg));
 }
 
-static void clean_up(void)
-{
-	char cmd[80];
-
-	snprintf(cmd, sizeof(cmd), "rm -rf %s", registry);
-	if (getpid() == maker && system(cmd))
-		fprintf(stderr, "%s stays\n", registry);
-}
-
-/*
- * Others must be able to read what is loaded, wherever it was built.  What is not ours is the
- * system's, and stays where it is: a sanitizer's runtime must not be loaded twice, by two names.
- */
-static void libraries_for_all(void)
-{
-	char *libraries = strdup(getenv("LD_PRELOAD") ?: ""), copies[1000] = "", copy[300], cmd[1000];
-	int n = 0;
-
-	for (char *one = strtok(libraries, ": "); one; one = strtok(NULL, ": ")) {
-		snprintf(copy, sizeof(copy), "%s%s/library%d.so", n ? ":" : "", registry, n);
-		snprintf(cmd, sizeof(cmd), "install -m 0755 %s %s", one, copy + !!n);
-		if (strstr(one, "rdspreload"))
-			check(system(cmd) == 0, "%s", cmd);
-		else
-			snprintf(copy, sizeof(copy), "%s%.290s", n ? ":" : "", one);
-		strcat(copies, copy);
-		check(++n < 10, "%d libraries", n);
-	}
-	if (n)
-		setenv("LD_PRELOAD", copies, 1);
-	free(libraries);
-}
-
 int main(int argc, char **argv)
 {
 	if (argc == 3) {
@@ -149,13 +111,7 @@ int main(int argc, char **argv)
 		printf("SKIP: needs root to become others\n");
 		return 0;
 	}
-	check(mkdtemp(registry) != NULL, "mkdtemp");
-	maker = getpid();
-	atexit(clean_up);
-	check(chmod(registry, 01777) == 0, "chmod");
-	libraries_for_all();
-	setenv("RDS_PRELOAD_REGISTRY_DIR", registry, 1);
-	unsetenv("RDS_PRELOAD_SHARE");
+	registry_for_all();
 	talk("user", ONE, ONE, 0177);
 	talk("user", TWO, TWO, 0777);
 	talk("user, afterwards", TWO, TWO, 022);
