@@ -308,6 +308,19 @@ int rds_handoff_in(int fd, struct rds_sock **out);
 bool rds_handoff_is_pending(int fd);
 /* Is fd the stand-in of an RDS socket, of any process?  Makes a system call. */
 bool rds_share_is_standin(int fd);
+/*
+ * node/inherited.c, around an exec. Would the next program not find the registry of this process by
+ * its name, because the process has become another user? Makes system calls.
+ */
+bool rds_node_is_away(void);
+/*
+ * Makes a descriptor that the exec is to keep: the next program of this process takes the registry
+ * from it. It is not internal, and the caller closes it if the exec fails. May be called by a child
+ * that shares its parent's memory. -errno: there is no registry, or it cannot be passed on.
+ */
+int rds_node_pass_on(void);
+/* At the start of a program: if it is such a descriptor, takes the registry, and closes it. */
+bool rds_node_take_passed(int fd);
 /* Set by the layer above: returns any number that names the socket, or -1. */
 extern int (*rds_hook_number)(struct rds_sock *sk);
 /*

@@ -182,7 +182,7 @@ static int node_dir_open(struct registry *reg)
 	return fd;
 }
 
-static uint64_t netns_inode(void)
+uint64_t reg_file_netns(void)
 {
 	struct stat st;
 	int ret = os_stat("/proc/thread-self/ns/net", &st);
@@ -222,7 +222,7 @@ static int node_file_open(struct registry *reg)
 	dir = node_dir_open(reg);
 	if (dir < 0)
 		return dir;
-	snprintf(name, sizeof(name), "node-%llu-v%d", (unsigned long long)netns_inode(), REG_VERSION);
+	snprintf(name, sizeof(name), "node-%llu-v%d", (unsigned long long)reg_file_netns(), REG_VERSION);
 	fd = node_file_open_name(dir, name, share_rights_of[share].file);
 	os_close(dir);
 	n = strlen(reg->path);
@@ -328,8 +328,7 @@ static int map_head(struct registry *reg)
 	return 0;
 }
 
-/* Checks the contents through a descriptor of any file that may be the registry. */
-static bool file_is_complete(int fd)
+bool reg_file_is_complete(int fd)
 {
 	struct header_prefix p = {0};
 	struct stat st;
@@ -372,7 +371,7 @@ static int file_fill_in(struct registry *reg, bool blank)
  */
 static int lost_file_prefer(struct registry *reg, int fd)
 {
-	int lost = reg_lost_find(fd, file_is_complete);
+	int lost = reg_lost_find(fd, reg_file_is_complete);
 
 	if (lost == -ENOENT)
 		return fd;
@@ -398,7 +397,7 @@ static int blank_give_up(struct registry *reg)
 {
 	struct stat ours, named;
 
-	if (file_is_complete(reg_fd(reg)) || os_lock_holder(reg_fd(reg), REG_SLOT_BYTE(0), REG_SLOT_BYTES_MAX) ||
+	if (reg_file_is_complete(reg_fd(reg)) || os_lock_holder(reg_fd(reg), REG_SLOT_BYTE(0), REG_SLOT_BYTES_MAX) ||
 	    os_fstat(reg_fd(reg), &ours) || os_stat(reg->path, &named) || ours.st_ino != named.st_ino)
 		return -EAGAIN;
 	/* it is another user's file */
@@ -423,7 +422,7 @@ static int file_attach(struct registry *reg)
 	fd = node_file_open(reg);
 	if (fd < 0)
 		return fd;
-	if (!file_is_complete(fd))
+	if (!reg_file_is_complete(fd))
 		fd = lost_file_prefer(reg, fd);
 	if (fd < 0)
 		return fd;
@@ -432,7 +431,7 @@ static int file_attach(struct registry *reg)
 	if (ret)
 		return file_error(reg->path, "keep open", ret);
 	ret = os_fd_register_hook(&reg->fds.n[0], reg_fd_moved, reg);
-	if (!ret && file_is_complete(reg_fd(reg))) /* the header tells which area's lock counts */
+	if (!ret && reg_file_is_complete(reg_fd(reg))) /* the header tells which area's lock counts */
 		ret = map_head(reg);
 	if (!ret)
 		ret = reg_record_lock(reg);
@@ -452,11 +451,32 @@ static int file_attach(struct registry *reg)
 	return ret;
 }
 
+int reg_file_join(struct registry *reg)
+{
+	bool blank;
+	int ret = map_head(reg);
+
+	if (!ret)
+		ret = reg_record_lock(reg);
+	if (ret)
+		return ret;
+	reg->lost = true; /* whether or not it has a name */
+	/* Never blank: contents that are mapped are not made anew. */
+	ret = prepare_contents(reg, &blank);
+	if (!ret)
+		ret = file_fill_in(reg, false);
+	if (ret)
+		reg_record_unlock(reg);
+	return ret;
+}
+
 int reg_file_open(struct registry *reg)
 {
-	int ret = -EAGAIN;
+	int ret = reg_inherited_join(reg);
 
-	reg->uid = my_uid();
+	if (ret != -ENOENT)
+		return ret;
+	ret = -EAGAIN;
 	/*
 	 * Tries are a millisecond apart: another process is between mkdir and chmod.  Not by the clock,
 	 * because one try may wait longer than all pauses together, for the lock of a stopped process.
@@ -466,6 +486,8 @@ int reg_file_open(struct registry *reg)
 			os_poll(NULL, 0, 1);
 		ret = file_attach(reg);
 	}
+	if (!ret)
+		reg_inherited_note(reg);
 	return ret == -EAGAIN ? file_error(reg->path, "get the rights for", -EACCES) : ret;
 }
 

@@ -360,7 +360,7 @@ static bool pid_has_slot(struct registry *reg, pid_t pid)
  */
 bool registry_is_user(struct registry *reg, uid_t uid)
 {
-	struct stat st = {.st_uid = reg->uid};
+	struct stat st = {.st_uid = reg->identity.uid};
 
 	if (rds_options()->share == RDS_OPT_SHARE_USER && os_fstat(reg_fd(reg), &st))
 		return false;

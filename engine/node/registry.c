@@ -3,8 +3,8 @@
  * registry.c - the node registry for the rest of the engine: join, add a socket, bind it, look-up,
  * leave.
  *
- * The other files of the registry are layout.h (bytes), file.c (the file), file_lock.c (locks and
- * repair), area.c (going on without a stopped process), bindings.c (hash and entries), own_entry.c
+ * The other files of the registry are layout.h (bytes), file.c (the file), inherited.c (the file of a
+ * process that another process or program has left), file_lock.c (locks and repair), area.c (going on without a stopped process), bindings.c (hash and entries), own_entry.c
  * (what the owner of a socket changes), process.c (process slots), area_lock.c (sockets that change
  * their owner) and snapshot.c (snapshots and sums).
  */
@@ -65,6 +65,8 @@ int registry_open(struct registry **out)
 	if (!ret)
 		ret = join_node(reg);
 	if (ret) {
+		if (reg->inherited)
+			reg_inherited_keep(reg);
 		registry_abandon(reg);
 		free(reg);
 		atomic_store(&opener, 0);
@@ -105,14 +107,6 @@ void registry_abandon(struct registry *reg)
 {
 	counters_detach(reg);
 	reg_file_close(reg);
-}
-
-void rds_node_fork_child(void)
-{
-	if (rds_node_registry)
-		registry_abandon(rds_node_registry);
-	rds_node_registry = NULL;
-	rds_stat_detach();
 }
 
 struct os_fd *registry_fds(struct registry *reg)

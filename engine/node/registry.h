@@ -57,10 +57,10 @@ struct registry_proc {
 };
 
 /*
- * Attaches to the node's registry (makes it if it does not exist) and takes a process slot under a
- * fresh random process id. -EACCES/-EPERM (wrong owner or mode), -ENOSPC (no room in the
- * directory), -EPROTO (other version or damaged, and in use by live processes), -EMFILE, -ENOMEM,
- * -EUSERS (no process slot), -ENOENT (no such directory), -ETIMEDOUT (see below), -EBUSY (this
+ * Attaches to the node's registry (makes it if it does not exist), or to one that this process has
+ * inherited, and takes a process slot under a fresh random process id. -EACCES/-EPERM (wrong owner
+ * or mode), -ENOSPC (no room in the directory), -EPROTO (other version or damaged, and in use by
+ * live processes), -EMFILE, -ENOMEM, -EUSERS (no process slot), -ENOENT (no such directory), -ETIMEDOUT (see below), -EBUSY (this
  * process has it open already: record locks belong to a process, and closing a second handle would
  * drop the locks of the first). Each failure has been logged with what to do.
  *
@@ -80,7 +80,13 @@ void registry_close(struct registry *reg);
  * drops the locks on it): only unmaps and closes; the parent's lock and data stay as they are.
  */
 void registry_abandon(struct registry *reg);
-void rds_node_fork_child(void); /* abandons this process's registry */
+/*
+ * inherited.c. Abandons this process's registry, and keeps only the descriptor: registry_open()
+ * joins that file. _drop(): it will not. _fd(): the descriptor or -1. For an exec: rds.h.
+ */
+void rds_node_fork_child(void);
+void rds_node_inherited_drop(void);
+int rds_node_inherited_fd(void);
 
 /*
  * The descriptor numbers of the file. The registry manages the one in the program's table. The code

@@ -26,6 +26,16 @@ struct reg_view {
 	_Atomic uint32_t usable;
 };
 
+/* Which file it is, and as whom it was opened by its name. */
+struct reg_identity {
+	uint64_t dev, ino;
+	uint64_t netns; /* of the sockets in it */
+	uid_t owner;
+	/* The program, or the one that it comes from, may have given up its rights since. */
+	uid_t uid;
+	gid_t gid;
+};
+
 struct registry {
 	struct registry_pub pub; /* first: registry.h reads it */
 	struct reg_file *f;	 /* up to its areas */
@@ -46,8 +56,8 @@ struct registry {
 	struct rds_procid id;
 	uint64_t idw[2]; /* the same as words */
 	pid_t pid;
-	/* The user when the registry was opened: the program may have given up its rights since. */
-	uid_t uid;
+	struct reg_identity identity;
+	bool inherited; /* its descriptor came by fork or exec (inherited.c) */
 	pthread_mutex_t mutex;
 	bool starved;	/* had to wait long for the lock that it has now */
 	/* Number of moves of the term by others since this process last completed a change. */
@@ -84,7 +94,14 @@ static inline int reg_fd(struct registry *reg)
  * version.
  */
 int reg_file_open(struct registry *reg);
+/*
+ * The same with a file that is open already: it has to be complete, and is neither filled in nor
+ * made shorter. -EAGAIN: it is not complete, or nobody could find this process there.
+ */
+int reg_file_join(struct registry *reg);
 void reg_file_close(struct registry *reg);
+bool reg_file_is_complete(int fd);	    /* reads the contents of any file */
+uint64_t reg_file_netns(void);		    /* of this process, now */
 bool reg_file_intact(struct registry *reg); /* under the mutex: the file has not been truncated */
 /* With the byte held: finds out how many entries of the area have memory behind them. 0 or -EIO. */
 int reg_file_refresh(struct registry *reg);
@@ -93,6 +110,13 @@ int reg_file_refresh(struct registry *reg);
  * -ENOSPC.
  */
 int reg_file_grow(struct registry *reg);
+
+/* ---- inherited.c ---- */
+void reg_inherited_note(struct registry *reg); /* which file was opened by its name */
+/* Joins the registry that this process has inherited. -ENOENT: there is none. */
+int reg_inherited_join(struct registry *reg);
+/* Keeps the descriptor for another try, or for a forked child. */
+void reg_inherited_keep(struct registry *reg);
 
 /* ---- lost_file.c ---- */
 /*

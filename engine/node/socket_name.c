@@ -54,15 +54,31 @@ static int hex_digit_value(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
+/* Returns the length of its name if that begins with the prefix, else 0. */
+static socklen_t name_get(int fd, const char *prefix, struct sockaddr_un *sun)
+{
+	socklen_t len = sizeof(*sun), least = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(prefix));
+
+	if (os_getsockname(fd, (struct sockaddr *)sun, &len) || sun->sun_family != AF_UNIX || len < least ||
+	    sun->sun_path[0] || memcmp(sun->sun_path + 1, prefix, strlen(prefix)))
+		return 0;
+	return len;
+}
+
+bool rds_node_name_is(int fd, const char *prefix)
+{
+	struct sockaddr_un sun;
+
+	return name_get(fd, prefix, &sun);
+}
+
 bool rds_node_name_read(int fd, struct rds_procid *name)
 {
 	struct sockaddr_un sun;
-	socklen_t len = sizeof(sun);
 	const char *from = sun.sun_path + 1 + PREFIX_LEN;
 	unsigned i;
 
-	if (os_getsockname(fd, (struct sockaddr *)&sun, &len) || sun.sun_family != AF_UNIX || len != NAME_LEN ||
-	    sun.sun_path[0] || memcmp(sun.sun_path + 1, RDS_NODE_NAME_STANDIN, PREFIX_LEN))
+	if (name_get(fd, RDS_NODE_NAME_STANDIN, &sun) != NAME_LEN)
 		return false;
 	for (i = 0; i < RDS_PROCID_LEN; i++) {
 		int high = hex_digit_value(from[2 * i]), low = hex_digit_value(from[2 * i + 1]);

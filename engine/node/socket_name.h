@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * socket_name.h - abstract AF_UNIX names: of stand-ins and mailboxes, and where a process listens.
+ * socket_name.h - abstract AF_UNIX names: of stand-ins, mailboxes and carriers (inherited.c), and
+ * where a process listens.
  *
  * A name is a zero byte, a prefix, and an id in hexadecimal digits. It leaves no file behind and is
  * limited to the network namespace. The kernel gives a name to one socket at a time, and frees it
@@ -21,6 +22,8 @@
 #define RDS_NODE_NAME_STANDIN "rds.socket."
 /* a mailbox has the id of its stand-in */
 #define RDS_NODE_NAME_MAILBOX "rds.inbox."
+/* what carries the registry through an exec (inherited.c) */
+#define RDS_NODE_NAME_REGISTRY "rds.registry."
 
 struct sockaddr_un;
 
@@ -28,6 +31,7 @@ socklen_t rds_node_name_address(const char *prefix, const struct rds_procid *nam
 void rds_node_name_bind(int standin, struct rds_procid *name); /* gives it a fresh name */
 /* is that a stand-in, of any process? */
 bool rds_node_name_read(int fd, struct rds_procid *name);
+bool rds_node_name_is(int fd, const char *prefix); /* has its name that prefix? */
 /* is that the other end of the stand-in of that name? */
 bool rds_node_name_is_peer(int pair, const struct rds_procid *name);
 bool rds_node_name_exists(const struct rds_procid *name); /* some copy of it is still open */

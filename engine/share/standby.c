@@ -256,8 +256,11 @@ void rds_standby_drop(uint64_t inode)
 
 	pthread_mutex_lock(&standby_lock);
 	h = standby_find(inode);
-	if (h && h->state == HELD)
+	if (h && h->state == HELD) {
 		standby_drop(h);
+		if (!rds_standby_any())
+			rds_node_inherited_drop();
+	}
 	pthread_mutex_unlock(&standby_lock);
 }
 

@@ -85,9 +85,12 @@ void rds_standby_forked(void)
 	standby_note_kept();
 }
 
+/* A process that may take over a socket has to join the registry in which its port is. */
 static void close_unless_kept(int fd, void *arg)
 {
 	(void)arg;
+	if (kept && fd == rds_node_inherited_fd())
+		return;
 	if (!kept || fd >= KEPT_MAX || !(kept[fd / 8] >> fd % 8 & 1))
 		os_fd_abandon(fd);
 }
@@ -97,6 +100,8 @@ void rds_standby_close_others(void)
 	struct standby *h;
 	unsigned at;
 
+	if (!kept)
+		rds_node_inherited_drop();
 	os_fd_each_internal(0, ~0u, close_unless_kept, NULL);
 	if (kept)
 		os_munmap(kept, KEPT_MAX / 8);

@@ -352,6 +352,16 @@ static inline void os_library_end(void)
  */
 void os_close_slot(_Atomic int *slot);
 /*
+ * The program's table only. The number in `from`, which is registered already, is in `to` from now
+ * on; `from` gets -1. -EBADF: there is none.
+ */
+int os_fd_move_slot(_Atomic int *from, _Atomic int *to);
+/*
+ * As os_close_slot(), but does not close the number: system calls of the program's own have given
+ * it to another file.
+ */
+void os_fd_forget_slot(_Atomic int *slot);
+/*
  * In between, no descriptor of the list is moved or closed: each slot has the right number. For a
  * thread that gives a number to the kernel for good (into a packet, or an epoll set). Meanwhile it
  * must not sleep, nor call any other function of the list. No effect on a thread with a table of its

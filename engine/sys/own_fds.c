@@ -163,6 +163,25 @@ void os_close_slot(_Atomic int *slot)
 	pthread_mutex_unlock(&fds_lock);
 }
 
+int os_fd_move_slot(_Atomic int *from, _Atomic int *to)
+{
+	int fd, ret;
+
+	pthread_mutex_lock(&fds_lock);
+	fd = atomic_exchange(from, -1);
+	atomic_store(to, fd);
+	ret = fd_insert(fd, slot_moved, to);
+	pthread_mutex_unlock(&fds_lock);
+	return ret;
+}
+
+void os_fd_forget_slot(_Atomic int *slot)
+{
+	pthread_mutex_lock(&fds_lock);
+	fd_remove(atomic_exchange(slot, -1));
+	pthread_mutex_unlock(&fds_lock);
+}
+
 void os_fds_hold(void)
 {
 	if (!os_fd_table)

@@ -8,6 +8,9 @@
  * helper yet, nothing would answer the new program, and vfork's child is the only process that can
  * do something about it (share/handoff_unbound.c).
  *
+ * A program that has become another user passes the registry to the next one (node/inherited.c).
+ * posix_spawn() does not: libc makes its child's calls, in which no wrapper takes part.
+ *
  * Calls inside libc go through no wrapper and no fork handler. Where libc starts a program
  * (system(), popen(), wordexp()), its function is wrapped. pidfd_spawn() is not: where libc lacks
  * the name, a program that looks for it must not find it. Its children are noticed when they make a
@@ -19,7 +22,9 @@
 #include <spawn.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "engine/sys/log.h"
 #include "engine/sys/os.h"
 
 extern char **environ;
@@ -44,20 +49,57 @@ static bool exec_keeps_sock(struct rds_sock *sk)
 	return false;
 }
 
-static unsigned exec_begin(void)
+static int exec_keeps_number(int fd, void *unused)
+{
+	int flags = libc_real.fcntl(fd, F_GETFD, NULL);
+
+	(void)unused;
+	return flags >= 0 && !(flags & FD_CLOEXEC) && rds_share_is_standin(fd);
+}
+
+/*
+ * The next program needs the registry of its sockets, and cannot open it. Returns the descriptor
+ * that carries it, or -1.
+ */
+static int exec_pass_registry(void)
+{
+	int keeps, carrier;
+
+	if (likely(!rds_node_is_away()))
+		return -1;
+	keeps = os_fds_each(exec_keeps_number, NULL);
+	if (keeps < 0)
+		keeps = os_fds_probe(exec_keeps_number, NULL);
+	if (keeps <= 0)
+		return -1;
+	carrier = rds_node_pass_on();
+	if (carrier < 0)
+		rds_warn("the next program cannot use the RDS sockets of this one alone: their registry cannot be "
+			 "passed on: %s",
+			 strerror(-carrier));
+	return carrier < 0 ? -1 : carrier;
+}
+
+/* What exec_failed() undoes. */
+struct exec_begun {
+	unsigned left;
+	int carrier;
+};
+
+static struct exec_begun exec_begin(void)
 {
 	int saved = errno;
 	struct os_limits limits;
-	unsigned left = 0;
+	struct exec_begun b = {.carrier = -1};
 
 	if (likely(!rds_fds_on()))
-		return 0;
+		return b;
 	os_limits_raise(&limits);
 	if (rds_fds_is_ours()) {
 		reentry_call_begin();
 		rds_fds_exec_begin();
-		left = rds_handoff_out(exec_keeps_sock);
-		if (!left)
+		b.left = rds_handoff_out(exec_keeps_sock);
+		if (!b.left)
 			rds_fds_exec_end(false);
 		rds_fds_park_orphans();
 		/*
@@ -71,17 +113,20 @@ static unsigned exec_begin(void)
 		atomic_store(&rds_share_possible, true);
 		rds_fds_handoff_kept();
 	}
+	b.carrier = exec_pass_registry();
 	os_limits_restore(&limits); /* the new program inherits them */
 	errno = saved;
-	return left;
+	return b;
 }
 
 /* The exec has failed. */
-static int exec_failed(int rc, unsigned left)
+static int exec_failed(int rc, struct exec_begun b)
 {
 	int saved = errno;
 
-	if (left) {
+	if (b.carrier >= 0)
+		libc_real.close(b.carrier);
+	if (b.left) {
 		reentry_call_begin();
 		rds_handoff_cancel();
 		rds_fds_exec_end(true);
@@ -93,9 +138,9 @@ static int exec_failed(int rc, unsigned left)
 
 int execve(const char *path, char *const argv[], char *const envp[])
 {
-	unsigned left = exec_begin();
+	struct exec_begun b = exec_begin();
 
-	return exec_failed(libc_real.execve(path, argv, envp), left);
+	return exec_failed(libc_real.execve(path, argv, envp), b);
 }
 
 int execv(const char *path, char *const argv[])
@@ -105,9 +150,9 @@ int execv(const char *path, char *const argv[])
 
 int execvpe(const char *file, char *const argv[], char *const envp[])
 {
-	unsigned left = exec_begin();
+	struct exec_begun b = exec_begin();
 
-	return exec_failed(libc_real.execvpe(file, argv, envp), left);
+	return exec_failed(libc_real.execvpe(file, argv, envp), b);
 }
 
 int execvp(const char *file, char *const argv[])
@@ -117,16 +162,16 @@ int execvp(const char *file, char *const argv[])
 
 int fexecve(int fd, char *const argv[], char *const envp[])
 {
-	unsigned left = exec_begin();
+	struct exec_begun b = exec_begin();
 
-	return exec_failed(libc_real.fexecve(fd, argv, envp), left);
+	return exec_failed(libc_real.fexecve(fd, argv, envp), b);
 }
 
 int execveat(int dir, const char *path, char *const argv[], char *const envp[], int flags)
 {
-	unsigned left = exec_begin();
+	struct exec_begun b = exec_begin();
 
-	return exec_failed(libc_real.execveat(dir, path, argv, envp, flags), left);
+	return exec_failed(libc_real.execveat(dir, path, argv, envp, flags), b);
 }
 
 /* ---- arguments one by one ---- */

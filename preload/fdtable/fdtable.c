@@ -429,7 +429,8 @@ static bool fds_each_open_number(void (*fn)(int fd))
 
 static void fds_scan_number(int fd)
 {
-	(void)fds_add_borrowed(fd);
+	if (!rds_node_take_passed(fd))
+		(void)fds_add_borrowed(fd);
 }
 
 /* In every program's start-up. */

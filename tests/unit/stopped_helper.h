@@ -29,6 +29,7 @@ static void step(const char *what);
 #include "engine/node/own_entry.c"
 #include "engine/node/area_lock.c"
 #include "engine/node/file_lock.c"
+#include "engine/node/inherited.c"
 #include "engine/node/process.c"
 #include "engine/node/bindings.c"
 
