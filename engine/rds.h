@@ -300,8 +300,8 @@ extern _Atomic bool rds_handoff_unbound_left;
 void rds_handoff_unbound_clear(void);
 /*
  * Takes over the parked state from the stand-in `fd`.  0 and *out, with one reference for the
- * caller. -EAGAIN: no state is parked there, another process owns the socket.  Other errors: the
- * socket is lost, which has been logged.
+ * caller. -EAGAIN: no state is parked there, another process owns the socket.  -EXDEV: only a
+ * process of another user can do so.  Other errors: the socket is lost, which has been logged.
  */
 int rds_handoff_in(int fd, struct rds_sock **out);
 /* True if state is parked there.  Makes a system call. */

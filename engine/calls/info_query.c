@@ -112,13 +112,12 @@ static void ask_read(struct query *q, struct ask *a)
 	for (;;) {
 		size_t body = a->got > sizeof(a->head) ? a->got - sizeof(a->head) : 0;
 		bool head = a->got < sizeof(a->head);
-		char *to = head ? (char *)&a->head + a->got : (char *)a->recs + body;
 		size_t want = head ? sizeof(a->head) - a->got : a->head.n * sizeof(*a->recs) - body;
 		ssize_t n;
 
-		if (!want)
+		if (!want) /* there may be no records, and no memory for them */
 			return ask_done(q, a);
-		n = os_recv(a->fd, to, want, MSG_DONTWAIT);
+		n = os_recv(a->fd, head ? (char *)&a->head + a->got : (char *)a->recs + body, want, MSG_DONTWAIT);
 		if (n == -EAGAIN || n == -EINTR)
 			return;
 		if (n <= 0)

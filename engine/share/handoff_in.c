@@ -397,6 +397,17 @@ static int handoff_prepare_in(int fd)
 	return err ? err : registry_check_lock(rds_node_registry);
 }
 
+/*
+ * Is the port in the registry of this process? Not if this is a process of another user, which has
+ * got the descriptor from a process of the socket's user. Then the socket is left to others.
+ */
+static bool state_is_of_node(const struct rds_share_state *st)
+{
+	struct registry_sock where;
+
+	return registry_sock_get_binding(rds_node_registry, st->reg_idx, &st->name, &where) != -ENOENT;
+}
+
 int rds_handoff_in(int fd, struct rds_sock **out)
 {
 	struct rds_handoff e = {-1, -1, -1, -1, 0};
@@ -407,7 +418,10 @@ int rds_handoff_in(int fd, struct rds_sock **out)
 		return -EAGAIN;
 	err = handoff_prepare_in(fd);
 	if (!err)
-		err = rds_standby_take_over(fd, st.st_ino, &e);
+		err = rds_standby_take_over(fd, st.st_ino, state_is_of_node, &e);
+	if (err == -EXDEV)
+		rds_warn_once("an RDS socket that another user has opened cannot be used (ENOTCONN): no process of "
+			      "that user owns it any more (RDS_PRELOAD_SHARE)");
 	if (err)
 		return err;
 	err = handoff_finish_in(fd, &e, st.st_ino, out);

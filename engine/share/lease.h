@@ -105,9 +105,9 @@ struct rds_handoff {
 /*
  * Becomes the owner of the stand-in fd, if there is none. 0, and what *e contains is the caller's,
  * which calls rds_standby_done() in the end. -EAGAIN: there is an owner, or what this process keeps
- * is not enough.
+ * is not enough. -EXDEV: may() says no to the state in the lease, and nothing has changed.
  */
-int rds_standby_take_over(int fd, uint64_t inode, struct rds_handoff *e);
+int rds_standby_take_over(int fd, uint64_t inode, bool (*may)(const struct rds_share_state *st), struct rds_handoff *e);
 void rds_standby_done(uint64_t inode);
 /*
  * Could this process take the socket over, because its owner was killed? Makes system calls if this

@@ -426,8 +426,16 @@ static bool lease_is_of_standin(int page, int fd)
 	       memcmp(&name, &st.name, sizeof(name)) == 0;
 }
 
+/* What an invalid lease contains is not asked about: the caller of the take-over refuses it. */
+static bool lease_may_be_taken(int page, bool (*may)(const struct rds_share_state *st))
+{
+	struct rds_share_state st;
+
+	return page < 0 || rds_standby_read_lease(page, &st) || may(&st);
+}
+
 /* The caller has the lock on e->page, if the lease is known already. */
-static int standby_take_parked(int fd, struct rds_handoff *e)
+static int standby_take_parked(int fd, bool (*may)(const struct rds_share_state *st), struct rds_handoff *e)
 {
 	struct rds_handoff_packet d;
 	int fds[RDS_HANDOFF_FDS], err;
@@ -444,8 +452,14 @@ static int standby_take_parked(int fd, struct rds_handoff *e)
 	 */
 	e->page = os_dup_high(fds[3]);
 	err = e->page < 0 ? e->page : os_lock(e->page, F_WRLCK, 0, 1, false);
-	if (!err)
+	if (!err && lease_may_be_taken(e->page, may))
 		return 0;
+	if (!err) { /* the packets before it are gone, so it is put back as it was */
+		os_fds_hold();
+		err = rds_handoff_park(e->pair, e->file, e->mailbox, e->page, e->size);
+		os_fds_release();
+		err = err ? err : -EXDEV;
+	}
 	os_close(e->pair);
 	os_close(e->file);
 	if (e->mailbox >= 0)
@@ -453,7 +467,7 @@ static int standby_take_parked(int fd, struct rds_handoff *e)
 	if (e->page >= 0)
 		os_close(e->page);
 	e->page = -1;
-	return -EIO;
+	return err == -EXDEV ? err : -EIO;
 }
 
 /* There is no parked packet: takes over with the standby. That needs no further descriptor. */
@@ -509,7 +523,8 @@ static int standby_lock_lease(int fd, struct standby *h, int *page)
  * First the lock, then a look for the parked packet. A process that parks the socket keeps the lock
  * until the packet is in place, and a process that takes the packet has the lock as well.
  */
-static int standby_take_locked(int fd, uint64_t inode, struct rds_handoff *e)
+static int standby_take_locked(int fd, uint64_t inode, bool (*may)(const struct rds_share_state *st),
+			       struct rds_handoff *e)
 {
 	struct standby *h = standby_find(inode);
 	int err;
@@ -523,7 +538,10 @@ static int standby_take_locked(int fd, uint64_t inode, struct rds_handoff *e)
 		standby_drop(h); /* it is of an earlier socket with that inode */
 		return -EAGAIN;
 	}
-	err = rds_handoff_is_parked(fd) ? standby_take_parked(fd, e) : standby_take_bare(h, e);
+	if (!lease_may_be_taken(e->page, may))
+		err = -EXDEV;
+	else
+		err = rds_handoff_is_parked(fd) ? standby_take_parked(fd, may, e) : standby_take_bare(h, e);
 	if (!err)
 		standby_mark_taken(inode, h);
 	else if (h)
@@ -533,12 +551,12 @@ static int standby_take_locked(int fd, uint64_t inode, struct rds_handoff *e)
 	return err;
 }
 
-int rds_standby_take_over(int fd, uint64_t inode, struct rds_handoff *e)
+int rds_standby_take_over(int fd, uint64_t inode, bool (*may)(const struct rds_share_state *st), struct rds_handoff *e)
 {
 	int err;
 
 	pthread_mutex_lock(&standby_lock);
-	err = standby_take_locked(fd, inode, e);
+	err = standby_take_locked(fd, inode, may, e);
 	pthread_mutex_unlock(&standby_lock);
 	return err;
 }

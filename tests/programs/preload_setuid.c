@@ -2,7 +2,8 @@
 /*
  * preload_setuid - a service gives up its user, or its group, and the process that goes on with the
  * socket is not the one that bound it: a forked child, or another program image.  New peers reach
- * it, it reaches new peers, and rds-info shows it, as if it had bound the socket itself.
+ * it, it reaches new peers, and rds-info shows it, as if it had bound the socket itself.  A process
+ * of another user that was only passed the descriptor gets nothing else, and cannot go on alone.
  *
  * Each case is a program of its own, because the library reads its options when it is loaded.
  */
@@ -254,6 +255,187 @@ static void by_shell(int up, int down)
 	program_fail(__FILE__, __LINE__, "execl");
 }
 
+/* ---- a passed descriptor ---- */
+
+static void pass(int to, int fd)
+{
+	union {
+		struct cmsghdr align;
+		char buf[CMSG_SPACE(sizeof(int))];
+	} u = {{0}};
+	char c = 0;
+	struct iovec iov = {&c, 1};
+	struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = u.buf, .msg_controllen = sizeof(u.buf)};
+	struct cmsghdr *cm = CMSG_FIRSTHDR(&m);
+
+	cm->cmsg_level = SOL_SOCKET;
+	cm->cmsg_type = SCM_RIGHTS;
+	cm->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(cm), &fd, sizeof(int));
+	check(sendmsg(to, &m, 0) == 1, "sendmsg");
+}
+
+static int take(int from)
+{
+	union {
+		struct cmsghdr align;
+		char buf[CMSG_SPACE(sizeof(int))];
+	} u = {{0}};
+	char c;
+	struct iovec iov = {&c, 1};
+	struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = u.buf, .msg_controllen = sizeof(u.buf)};
+	int fd;
+
+	check(recvmsg(from, &m, 0) == 1 && CMSG_FIRSTHDR(&m), "recvmsg");
+	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof(int));
+	return fd;
+}
+
+/* Each of the three says when it is ready, and hears when it may go on. */
+static struct party {
+	int up[2], down[2];
+} owner, child, other;
+static int passing[2];
+
+static void party_make(struct party *p)
+{
+	check(pipe(p->up) == 0 && pipe(p->down) == 0, "pipe");
+}
+
+static void ready(const struct party *p)
+{
+	char c = 0;
+
+	tell(p->up[1], &c, 1);
+	hear(p->down[0], &c, 1);
+}
+
+static void let_on(const struct party *p)
+{
+	char c = 0;
+
+	tell(p->down[1], &c, 1);
+	hear(p->up[0], &c, 1);
+}
+
+static void is_other_user(void *log)
+{
+	int fd, i;
+	char c;
+
+	alarm(test_alarm(60));
+	check(dup2(*(int *)log, 2) == 2, "dup2");
+	become();
+	fd = take(passing[0]);
+	answer(fd);
+	ready(&other); /* the owner ends meanwhile */
+	for (i = 0; i < 3; i++)
+		check(recv(fd, &c, 1, MSG_DONTWAIT) < 0 && errno == ENOTCONN, "it has another user's port");
+	ready(&other); /* the owner's child becomes the owner */
+	answer(fd);
+	ready(&other);
+	exit(0);
+}
+
+/* It does not look at the socket before it is told to. */
+static void is_child(int fd)
+{
+	alarm(test_alarm(60));
+	ready(&child);
+	usable(fd);
+	ready(&child);
+	exit(0);
+}
+
+static void is_owner(void *unused)
+{
+	struct sockaddr_in at;
+	int fd = bound(&at);
+	pid_t pid = fork();
+
+	(void)unused;
+	check(pid >= 0, "fork");
+	if (!pid)
+		is_child(fd);
+	pass(passing[1], fd);
+	tell(owner.up[1], &at, sizeof(at));
+	ready(&owner);
+}
+
+/* How many of its descriptors are files of root's registry? */
+static int files_of_root(pid_t pid)
+{
+	char path[64], name[400], text[400];
+	struct dirent *d;
+	ssize_t len;
+	DIR *dir;
+	int n = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+	dir = opendir(path);
+	check(dir != NULL, "%s", path);
+	while ((d = readdir(dir))) {
+		snprintf(name, sizeof(name), "%s/%s", path, d->d_name);
+		len = readlink(name, text, sizeof(text) - 1);
+		text[len < 0 ? 0 : len] = 0;
+		n += strstr(text, "/rdspreload-0/") != NULL;
+	}
+	closedir(dir);
+	return n;
+}
+
+static void expect_lines(int log, const char *text, int want)
+{
+	FILE *f = fdopen(log, "r");
+	char line[1000];
+	int n = 0;
+
+	check(f && fseek(f, 0, SEEK_SET) == 0, "the log");
+	while (fgets(line, sizeof(line), f)) {
+		fputs(line, stderr);
+		n += strstr(line, text) != NULL;
+	}
+	check(n == want, "%d lines with '%s'", n, text);
+}
+
+/*
+ * The owner ends while another user's process and its own child have the socket.  The former cannot
+ * become the owner, and does the latter no harm.
+ */
+static void passed(void)
+{
+	int log = open(getenv("RDS_PRELOAD_REGISTRY_DIR"), O_TMPFILE | O_RDWR, 0600);
+	struct sockaddr_in at;
+	pid_t one, another;
+	char c;
+
+	check(log >= 0 && socketpair(AF_UNIX, SOCK_SEQPACKET, 0, passing) == 0, "socketpair");
+	party_make(&owner);
+	party_make(&child);
+	party_make(&other);
+	another = start(is_other_user, &log);
+	one = start(is_owner, NULL);
+	hear(owner.up[0], &at, sizeof(at));
+	hear(owner.up[0], &c, 1);
+	hear(child.up[0], &c, 1);
+	finished(start(asks, &at));
+	hear(other.up[0], &c, 1);
+	tell(owner.down[1], &c, 1);
+	finished(one);
+	let_on(&other); /* tries in vain */
+	check(files_of_root(another) == 0, "another user has root's registry");
+	let_on(&child); /* takes over */
+	tell(other.down[1], &c, 1);
+	finished(start(asks, &at));
+	hear(other.up[0], &c, 1);
+	tell(other.down[1], &c, 1);
+	tell(child.down[1], &c, 1);
+	finished(another);
+	close(child.up[1]);
+	await_end(child.up[0]);
+	expect_lines(log, "another user", 1);
+}
+
 /* ---- the cases ---- */
 
 static void daemon_goes_on(int up, int down)
@@ -264,6 +446,30 @@ static void daemon_goes_on(int up, int down)
 static void daemon_opens_another(int up, int down)
 {
 	by_daemon(up, down, true);
+}
+
+/* uses: the one in between is an owner, too. */
+static void by_two_daemons(int up, int down, bool uses)
+{
+	struct sockaddr_in at;
+	int fd = bound(&at);
+
+	check(daemon(1, 1) == 0, "daemon");
+	become();
+	if (uses)
+		usable(fd);
+	check(daemon(1, 1) == 0, "daemon");
+	go_on(fd, up, down, false);
+}
+
+static void grandchild(int up, int down)
+{
+	by_two_daemons(up, down, false);
+}
+
+static void child_and_grandchild(int up, int down)
+{
+	by_two_daemons(up, down, true);
 }
 
 static void child_changes_first(int up, int down)
@@ -304,6 +510,8 @@ static const struct way {
 	{"daemon", "user", daemon_goes_on},
 	{"daemon, another socket first", "user", daemon_opens_another},
 	{"daemon of a group", "group", daemon_goes_on},
+	{"a daemon's daemon", "user", grandchild},
+	{"a daemon, and its daemon", "user", child_and_grandchild},
 	{"fork, the child changes first", "user", child_changes_first},
 	{"fork, the parent ends first", "user", parent_ends_first},
 	{"exec", "user", exec_goes_on},
@@ -339,10 +547,10 @@ static void run_all(void)
 	pid_t pid;
 	size_t i;
 
-	for (i = 0; i < WAYS; i++) {
-		printf("%s\n", ways[i].name);
+	for (i = 0; i <= WAYS; i++) {
+		printf("%s\n", i < WAYS ? ways[i].name : "passed");
 		fflush(stdout);
-		setenv("RDS_PRELOAD_SHARE", ways[i].share, 1);
+		setenv("RDS_PRELOAD_SHARE", i < WAYS ? ways[i].share : "user", 1);
 		pid = fork();
 		check(pid >= 0, "fork");
 		if (!pid) {
@@ -358,6 +566,8 @@ static void run_all(void)
 
 int main(int argc, char **argv)
 {
+	size_t i;
+
 	if (argc == 5) {
 		go_on(atoi(argv[2]), atoi(argv[3]), atoi(argv[4]), !strcmp(argv[1], "opens"));
 		return 0;
@@ -367,12 +577,13 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	if (argc == 2) {
-		run_way(&ways[atoi(argv[1])]);
+		i = (size_t)atoi(argv[1]);
+		i < WAYS ? run_way(&ways[i]) : passed();
 		return 0;
 	}
 	registry_for_all();
 	setenv("RDS_PRELOAD_ABI", "uek", 1); /* rds-info shows process numbers */
 	run_all();
-	printf("%zu ways to an heir\n", WAYS);
+	printf("%zu ways to an heir, and a descriptor passed to another user\n", WAYS);
 	return 0;
 }

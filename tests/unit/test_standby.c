@@ -133,11 +133,18 @@ static void give_up(struct rds_handoff *e)
 	rds_standby_done(inode);
 }
 
+static uint32_t not_of_us; /* the entry of a socket that is in another registry */
+
+static bool may(const struct rds_share_state *st)
+{
+	return st->reg_idx != not_of_us;
+}
+
 START_TEST(nothing_is_known)
 {
 	struct rds_handoff e;
 
-	ck_assert_int_eq(rds_standby_take_over(standin, inode, &e), -EAGAIN);
+	ck_assert_int_eq(rds_standby_take_over(standin, inode, may, &e), -EAGAIN);
 	ck_assert(!rds_standby_owner_died(standin));
 	ck_assert(!rds_standby_keep_parked(standin, inode));
 	hello(0); /* of an owner that has no lease */
@@ -156,7 +163,7 @@ START_TEST(only_when_the_carrier_is_gone)
 	hello(4);
 	ck_assert(rds_standby_any());
 	ck_assert(!rds_standby_owner_died(standin));
-	ck_assert_int_eq(rds_standby_take_over(standin, inode, &e), -EAGAIN);
+	ck_assert_int_eq(rds_standby_take_over(standin, inode, may, &e), -EAGAIN);
 	end(pid);
 	ck_assert_uint_eq(rds_standby_hangup_fds(&p, 1), 1);
 	ck_assert_int_eq(poll(&p, 1, 0), 1); /* its other end is closed */
@@ -168,7 +175,7 @@ START_TEST(only_when_the_carrier_is_gone)
 	rds_standby_hangup_drop();
 	ck_assert_int_lt(rds_standby_hangup_fd(inode), 0);
 	ck_assert(rds_standby_owner_died(standin));
-	ck_assert_int_eq(rds_standby_take_over(standin, inode, &e), 0);
+	ck_assert_int_eq(rds_standby_take_over(standin, inode, may, &e), 0);
 	ck_assert_int_lt(e.file, 0);
 	ck_assert_int_ge(e.page, 0);
 	ck_assert_int_ge(e.mailbox, 0);
@@ -178,7 +185,7 @@ START_TEST(only_when_the_carrier_is_gone)
 	 * While it is taken here no other process has it, and a late answer brings no second lease.
 	 */
 	hello(4);
-	ck_assert_int_eq(rds_standby_take_over(standin, inode, &e), -EAGAIN);
+	ck_assert_int_eq(rds_standby_take_over(standin, inode, may, &e), -EAGAIN);
 	pid = fork();
 	if (!pid)
 		_exit(os_lock_holder(will, 0, 1) == getppid());
@@ -202,9 +209,9 @@ START_TEST(the_next_carrier)
 	ck_assert(!rds_standby_owner_died(standin));
 	hello(0); /* and one without: there is nothing to wait for */
 	ck_assert_int_lt(rds_standby_hangup_fd(inode), 0);
-	ck_assert_int_eq(rds_standby_take_over(standin, inode, &e), -EAGAIN);
+	ck_assert_int_eq(rds_standby_take_over(standin, inode, may, &e), -EAGAIN);
 	end(pid);
-	ck_assert_int_eq(rds_standby_take_over(standin, inode, &e), 0);
+	ck_assert_int_eq(rds_standby_take_over(standin, inode, may, &e), 0);
 	give_up(&e);
 	ck_assert_uint_eq(numbers(), before);
 }
@@ -227,7 +234,7 @@ START_TEST(one_that_ends_in_the_search)
 	ck_assert_int_eq(poll(&p, 1, 0), 1);
 	rds_borrower_hangup_drop(standin);
 	ck_assert_int_lt(rds_standby_hangup_fd(inode), 0);
-	ck_assert_int_eq(rds_standby_take_over(standin, inode, &e), 0);
+	ck_assert_int_eq(rds_standby_take_over(standin, inode, may, &e), 0);
 	give_up(&e);
 }
 END_TEST
@@ -263,9 +270,9 @@ START_TEST(a_deposit_goes_first)
 	ck_assert_int_eq(rds_handoff_park(end_of_it, file, -1, has_lease ? will : -1, 77), 0);
 	if (has_lease && (held || !deposits[_i].shown))
 		/* until the lock is let go */
-		ck_assert_int_eq(rds_standby_take_over(standin, inode, &e), -EAGAIN);
+		ck_assert_int_eq(rds_standby_take_over(standin, inode, may, &e), -EAGAIN);
 	end(pid);
-	ck_assert_int_eq(rds_standby_take_over(standin, inode, &e), 0);
+	ck_assert_int_eq(rds_standby_take_over(standin, inode, may, &e), 0);
 	ck_assert_int_ge(e.file, 0);
 	ck_assert_uint_eq(e.size, 77);
 	ck_assert_int_lt(e.mailbox, 0);
@@ -313,7 +320,7 @@ START_TEST(met_and_left)
 	ck_assert(rds_standby_keep_parked(standin, inode));
 	ck_assert(rds_standby_any());
 	ck_assert_int_lt(rds_standby_hangup_fd(inode), 0);
-	ck_assert_int_eq(rds_standby_take_over(standin, inode, &e), 0);
+	ck_assert_int_eq(rds_standby_take_over(standin, inode, may, &e), 0);
 	give_up(&e); /* who took it is killed in that moment */
 	ck_assert(!rds_handoff_is_parked(standin));
 	/* Another one had met it, too. */
@@ -325,12 +332,39 @@ START_TEST(met_and_left)
 	close(fds[0]);
 	close(fds[1]);
 	rds_standby_park(standin); /* once */
-	ck_assert_int_eq(rds_standby_take_over(standin, inode, &e), 0);
+	ck_assert_int_eq(rds_standby_take_over(standin, inode, may, &e), 0);
 	ck_assert_uint_eq(e.size, sizeof(struct rds_share_state));
 	ck_assert_int_eq(pread(e.file, &page->st[0], sizeof(page->st[0]), 0), sizeof(page->st[0]));
 	ck_assert_uint_eq(page->st[0].reg_idx, 11);
 	ck_assert(!rds_handoff_is_parked(standin));
 	give_up(&e);
+	ck_assert_uint_eq(numbers(), before);
+}
+END_TEST
+
+/* With a standby or without one, parked or not, behind other packets: others can take it. */
+START_TEST(not_for_this_process)
+{
+	unsigned before = numbers();
+	bool held = _i & 1, parked = _i & 2;
+	struct rds_handoff e;
+	pid_t pid;
+
+	if (held)
+		hello(3);
+	show(_i & 4 ? 2 : 0);
+	if (parked)
+		ck_assert_int_eq(rds_handoff_park(end_of_it, file, -1, will, 77), 0);
+	not_of_us = 10;
+	ck_assert_int_eq(rds_standby_take_over(standin, inode, may, &e), held || parked ? -EXDEV : -EAGAIN);
+	ck_assert(rds_handoff_is_parked(standin) == parked && rds_standby_any() == held);
+	pid = carrier(); /* gets the lock */
+	end(pid);
+	not_of_us = 0;
+	ck_assert_int_eq(rds_standby_take_over(standin, inode, may, &e), held || parked ? 0 : -EAGAIN);
+	if (held || parked)
+		give_up(&e);
+	os_recv_discard(standin);
 	ck_assert_uint_eq(numbers(), before);
 }
 END_TEST
@@ -344,7 +378,7 @@ START_TEST(an_earlier_socket)
 	hello(3);
 	ck_assert(rds_standby_owner_died(standin));
 	page->st[0].name.b[3] ^= 1;
-	ck_assert_int_eq(rds_standby_take_over(standin, inode, &e), -EAGAIN);
+	ck_assert_int_eq(rds_standby_take_over(standin, inode, may, &e), -EAGAIN);
 	ck_assert(!rds_standby_any());
 	hello(3);
 	other_will = 1;
@@ -418,6 +452,7 @@ int main(void)
 	tcase_add_loop_test(t, a_deposit_goes_first, 0, sizeof(deposits) / sizeof(deposits[0]));
 	tcase_add_test(t, only_shown);
 	tcase_add_test(t, met_and_left);
+	tcase_add_loop_test(t, not_for_this_process, 0, 8);
 	tcase_add_test(t, an_earlier_socket);
 	tcase_add_test(t, what_is_no_will);
 	tcase_add_test(t, nobody_answers);
