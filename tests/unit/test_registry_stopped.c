@@ -4,6 +4,7 @@
  * killed while it goes on without such a one: what the others do meanwhile and what it does when it
  * goes on has to be there once, and nothing else.
  */
+#include "tests/mock/clock.h"
 #include "tests/unit/stopped_helper.h"
 
 #include "tests/slow.h"
@@ -332,9 +333,11 @@ START_TEST(stopped_at_making_it)
 		parents = NULL;
 		ck_assert(n == 1 || unlink(test_file) == 0);
 		pid = begins(&join, n, 0);
+		mock_clock_own(0); /* it waits for nobody who is not stopped */
 		t = os_now_ns();
 		parents = open_ok();
 		ck_assert_uint_lt(os_now_ns() - t, rds_patience_ns(RDS_PATIENCE_REGISTRY_LOCK));
+		mock_clock_common();
 		if (said->steps)
 			break;
 		go_on(&o);
