@@ -155,6 +155,11 @@ short rds_call_poll(struct rds_sock *sk, short events);
  * has made progress.
  */
 bool rds_progress_round(void);
+/*
+ * A call that does not wait has found nothing, after a round.  May sleep for a millisecond, if the
+ * helper has had no processor for long.
+ */
+void rds_progress_found_nothing(void);
 
 /*
  * Sleeping in a call that also watches foreign descriptors:

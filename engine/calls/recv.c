@@ -394,6 +394,7 @@ static ssize_t recv_nothing(struct rds_sock *sk, struct msghdr *msg)
 	ssize_t ret = -EAGAIN;
 
 	rds_queue_looked_in_vain();
+	rds_progress_found_nothing();
 	if (atomic_load_explicit(&sk->zerocopy, memory_order_relaxed)) {
 		rds_queue_reap_all();
 		rx_lock();

@@ -447,10 +447,12 @@ static int send_fail_nonblock(struct send_call *c, enum admit a)
 		return err;
 	if (a == CONGESTED) {
 		RDS_STAT_INC(cong_send_error);
+		rds_progress_found_nothing();
 		return -ENOBUFS;
 	}
 	RDS_STAT_INC(send_queue_full);
 	send_show_full(c->sk, c->fd);
+	rds_progress_found_nothing();
 	return -EAGAIN;
 }
 

@@ -72,6 +72,8 @@ int rds_helper_start(void);
 void rds_helper_fork_child(void);
 void rds_helper_kick(void);   /* have the helper thread look at timers, work and connections now */
 void rds_helper_kick_exported(int in, int out, int clock); /* helper */
+/* Sleeps until the end of a turn of the helper, at most for so long.  No lock held. */
+void rds_helper_await_turn(uint64_t ns);
 /* For step_aside.c, which knows that no thread needs the helper meanwhile. */
 bool rds_helper_has_ended(void); /* the kernel no longer counts the thread */
 int rds_helper_restart(void);	 /* 0, or -errno: there is no helper from now on */

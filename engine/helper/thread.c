@@ -204,6 +204,27 @@ static void exchange_event(struct rds_helper_event *ev, uint32_t events)
 	check_program_lives(&hp.gone);
 }
 
+/* ---- turns ---- */
+
+static _Atomic uint32_t turn_awaited;
+
+/* A thread that is woken by a signal goes on, too. */
+void rds_helper_await_turn(uint64_t ns)
+{
+	const struct timespec ts = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
+
+	atomic_store(&turn_awaited, 1);
+	os_syscall(SYS_futex, (long)&turn_awaited, FUTEX_WAIT_PRIVATE, 1, (long)&ts, 0, 0);
+}
+
+static void turn_end(void)
+{
+	if (likely(!atomic_load_explicit(&turn_awaited, memory_order_relaxed)))
+		return;
+	atomic_store(&turn_awaited, 0);
+	os_syscall(SYS_futex, (long)&turn_awaited, FUTEX_WAKE_PRIVATE, INT32_MAX, 0, 0, 0);
+}
+
 static void helper_turn(void)
 {
 	struct epoll_event evs[BATCH];
@@ -223,6 +244,7 @@ static void helper_turn(void)
 	rds_timers_run_due();
 	rds_helper_client->round();
 	rds_helper_round_end(begun);
+	turn_end();
 }
 
 /*

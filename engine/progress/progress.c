@@ -36,6 +36,9 @@
 #define LOOK_BYTES 65536  /* bytes between two looks of sends, ... */
 #define LOOK_MESSAGE 4096 /* ... where each message counts this much more */
 #define ROUNDS 256	  /* of receiving before the helper looks at its events and timers again */
+#define VAIN_CALLS 16	  /* of a thread, between two looks whether the helper's tick is late, ... */
+#define LATE_NS (2 * TICK_NS)
+#define WAY_NS 1000000 /* ... and how long the thread sleeps then, at most */
 
 static void lazy_tick(struct rds_timer *tm);
 
@@ -52,6 +55,7 @@ static void lazy_tick_begin(void)
 	if (progress_state.lazy_tick_on)
 		return;
 	progress_state.lazy_tick_on = true;
+	progress_state.tick_due = os_now_coarse_ns() + TICK_NS;
 	rds_timer_set(&lazy_timer, os_now_ns() + TICK_NS);
 }
 
@@ -269,6 +273,47 @@ void rds_progress_call_made(void)
 }
 
 /*
+ * For how long this thread makes way for the helper, 0: not at all.  All threads that come here do
+ * so until the same time, because they may be on the same processor.  If that was in vain, the next
+ * time is as far away as if the helper had looked.  rx held.
+ */
+static uint64_t way_left_ns(void)
+{
+	uint64_t now;
+
+	lazy_tick_begin();
+	if (likely(os_now_coarse_ns() < progress_state.tick_due + LATE_NS))
+		return 0;
+	now = os_now_ns();
+	if (!progress_state.way_until)
+		progress_state.way_until = now + WAY_NS;
+	if (now < progress_state.way_until)
+		return progress_state.way_until - now;
+	progress_state.tick_due = os_now_coarse_ns();
+	progress_state.way_until = 0;
+	return 0;
+}
+
+/*
+ * Only the helper makes connections and runs timers.  A program that never sleeps may leave it no
+ * processor, if its threads have a real-time class or a higher priority.  The helper's tick shows
+ * that: when it is late, the thread sleeps until the helper has made a turn.
+ */
+void rds_progress_found_nothing(void)
+{
+	static __thread unsigned calls __attribute__((tls_model("initial-exec")));
+	uint64_t way;
+
+	if (likely(++calls % VAIN_CALLS) || !rds_helper_up || rds_helper_is_self)
+		return;
+	rx_lock();
+	way = way_left_ns();
+	rx_unlock();
+	if (unlikely(way))
+		rds_helper_await_turn(way);
+}
+
+/*
  * A transport's memory fills up.  The messages that hold it are copied to the heap if none was read
  * for a whole tick, if the oldest has waited for several ticks, or if a reader finds nothing for
  * itself: then what it waits for may be stuck behind them.  rx held.
@@ -330,6 +375,8 @@ static void lazy_tick(struct rds_timer *tm)
 	rds_queue_reap_all();
 	rx_lock();
 	progress_state.calls = 0;
+	progress_state.tick_due = os_now_coarse_ns() + TICK_NS;
+	progress_state.way_until = 0;
 	if (progress_state.activity == lazy_tick_seen && !progress_state.pollers) {
 		progress_state.lazy = progress_state.sends_look = false;
 		again = rds_sock_unseen != NULL || progress_state.pressure;

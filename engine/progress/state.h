@@ -15,6 +15,9 @@ struct progress_state {
 	unsigned pollers, followers;
 	struct rds_wait *_Atomic leader;
 	bool lazy, lazy_tick_on;
+	uint64_t tick_due; /* coarse clock: when the helper looks next, with lazy_tick_on */
+	/* until when threads sleep for a helper whose look is late; 0: not yet */
+	uint64_t way_until;
 	uint64_t led_at;   /* coarse clock: when a relayed leader was woken */
 	uint64_t activity; /* counts calls: LAZY goes on while it changes */
 	unsigned calls;	   /* since the helper took over (attention HELPER) */

@@ -187,6 +187,8 @@ static int epoll_rds(struct epoll_call *c, const struct deadline *d)
 	if (rds_fds_is_epoll(c->ep))
 		rds_progress_round();
 	rc = epoll_harvest(c, d->now ? c->mask : NULL);
+	if (!rc && d->now && rds_fds_is_epoll(c->ep))
+		rds_progress_found_nothing();
 	if (rc || d->now)
 		return rc;
 	c->wait = rds_fds_is_epoll(c->ep) && os_process_is_started() ? rds_wait_begin(0) : NULL;

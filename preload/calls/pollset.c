@@ -362,8 +362,12 @@ static int pollset_run(struct pollset *ps, int ready, const struct deadline *d, 
 		d = &at_once;
 	if (unlikely(!ps->n_rds))
 		return pollset_wait_kernel(ps, d, mask);
-	if (ready || d->now)
-		return pollset_look_once(ps, ready, mask);
+	if (ready || d->now) {
+		rc = pollset_look_once(ps, ready, mask);
+		if (!rc)
+			rds_progress_found_nothing();
+		return rc;
+	}
 	if (ps->n_kernel) {
 		rc = pollset_look_once(ps, 0, NULL);
 		if (rc)

@@ -399,6 +399,10 @@ bool rds_progress_round(void)
 	return false;
 }
 
+void rds_progress_found_nothing(void)
+{
+}
+
 static __thread unsigned seen;
 
 struct rds_wait *rds_wait_begin(unsigned nsocks)

@@ -36,16 +36,18 @@
 
 /* ---- the clock (rds_os_clock) and the helper's timers (--wrap) ---- */
 
-static uint64_t now;
+static uint64_t now, exact; /* exact: of the other clock, which goes by itself if it is 0 */
 static struct rds_timer *lease;
 
 void __wrap_rds_timer_set(struct rds_timer *tm, uint64_t due_ns);
 
 static int coarse_clock(clockid_t which, struct timespec *ts)
 {
-	if (which != CLOCK_MONOTONIC_COARSE)
+	uint64_t at = which == CLOCK_MONOTONIC_COARSE ? now : exact;
+
+	if (!at)
 		return clock_gettime(which, ts);
-	*ts = (struct timespec){.tv_sec = (time_t)(now / 1000000000), .tv_nsec = (long)(now % 1000000000)};
+	*ts = (struct timespec){.tv_sec = (time_t)(at / 1000000000), .tv_nsec = (long)(at % 1000000000)};
 	return 0;
 }
 
@@ -53,6 +55,16 @@ void __wrap_rds_timer_set(struct rds_timer *tm, uint64_t due_ns)
 {
 	(void)due_ns;
 	lease = tm;
+}
+
+static unsigned waited; /* for the helper */
+static uint64_t waited_ns;
+
+void __wrap_rds_helper_await_turn(uint64_t ns);
+void __wrap_rds_helper_await_turn(uint64_t ns)
+{
+	waited++;
+	waited_ns = ns;
 }
 
 /* A tick of the helper's, if it is to look. */
@@ -326,6 +338,90 @@ START_TEST(test_aside)
 }
 END_TEST
 
+/* ---- a program that only looks, and a helper that may have no processor ---- */
+
+#define MAKES_WAY 16 /* calls in vain */
+#define LATE (20 * MS)
+#define WAY MS
+
+static void finds_nothing(unsigned n)
+{
+	while (n--)
+		rds_progress_found_nothing();
+}
+
+/* The helper ticks as long as there are such calls, and nothing waits for it. */
+START_TEST(test_in_time)
+{
+	unsigned i;
+
+	finds_nothing(MAKES_WAY - 1);
+	ck_assert_ptr_null(lease);
+	for (i = 0; i < 20; i++) {
+		finds_nothing(MAKES_WAY);
+		ck_assert_ptr_nonnull(lease);
+		now += LATE - MS;
+		finds_nothing(10 * MAKES_WAY);
+		tick();
+	}
+	ck_assert_ptr_null(lease);
+	ck_assert_int_eq(shown, RDS_ATT_HELPER);
+	ck_assert_uint_eq(waited, 0);
+}
+END_TEST
+
+/* _i: it has other reasons to tick. */
+START_TEST(test_late)
+{
+	exact = now;
+	if (_i)
+		spins(true);
+	finds_nothing(MAKES_WAY);
+	now += TICK + LATE;
+	finds_nothing(MAKES_WAY);
+	ck_assert_uint_eq(waited, 1);
+	ck_assert_uint_eq(waited_ns, WAY);
+	exact += WAY; /* in vain */
+	finds_nothing(10 * MAKES_WAY);
+	ck_assert_uint_eq(waited, 1);
+	now += LATE;
+	finds_nothing(MAKES_WAY);
+	ck_assert_uint_eq(waited, 2);
+	ck_assert_uint_eq(waited_ns, WAY);
+	tick();
+	finds_nothing(10 * MAKES_WAY);
+	ck_assert_uint_eq(waited, 2);
+}
+END_TEST
+
+/* A second thread, on the same processor: both sleep until the same time. */
+START_TEST(test_both_make_way)
+{
+	exact = now;
+	finds_nothing(MAKES_WAY);
+	now += TICK + LATE;
+	finds_nothing(MAKES_WAY);
+	exact += WAY / 4;
+	finds_nothing(MAKES_WAY);
+	ck_assert_uint_eq(waited, 2);
+	ck_assert_uint_eq(waited_ns, WAY - WAY / 4);
+	exact += WAY - WAY / 4;
+	finds_nothing(10 * MAKES_WAY);
+	ck_assert_uint_eq(waited, 2);
+}
+END_TEST
+
+/* The helper calls for other processes (rds_call_recv_proxy()). */
+START_TEST(test_helper_finds_nothing)
+{
+	finds_nothing(MAKES_WAY);
+	now += TICK + LATE;
+	rds_helper_is_self = true;
+	finds_nothing(10 * MAKES_WAY);
+	ck_assert_uint_eq(waited, 0);
+}
+END_TEST
+
 /* ---- how long to spin ---- */
 
 static uint64_t would_spin(void)
@@ -407,7 +503,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("progress");
-	TCase *t = tcase_create("sends"), *spin = tcase_create("spin");
+	TCase *t = tcase_create("sends"), *vain = tcase_create("vain"), *spin = tcase_create("spin");
 
 	tcase_add_checked_fixture(t, setup, NULL);
 	tcase_add_test(t, test_sends_take_over);
@@ -419,6 +515,12 @@ int main(void)
 	tcase_add_test(t, test_spin_fails);
 	tcase_add_test(t, test_aside);
 	suite_add_tcase(s, t);
+	tcase_add_checked_fixture(vain, setup, NULL);
+	tcase_add_test(vain, test_in_time);
+	tcase_add_loop_test(vain, test_late, 0, 2);
+	tcase_add_test(vain, test_both_make_way);
+	tcase_add_test(vain, test_helper_finds_nothing);
+	suite_add_tcase(s, vain);
 	tcase_add_checked_fixture(spin, setup, NULL);
 	if (sysconf(_SC_NPROCESSORS_ONLN) > 1) { /* with one, nobody spins */
 		tcase_add_test(spin, test_first_sleeps);
