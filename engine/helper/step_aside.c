@@ -328,7 +328,7 @@ static int stop_helper(void)
 	if (!poll_until_done(stop_is_decided) && atomic_compare_exchange_strong(&aside.state, &asked, REFUSED))
 		return -ETIMEDOUT;
 	while (!stop_is_decided())
-		os_syscall(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
+		os_nap_ns(NAP_NS);
 	return atomic_load(&aside.state) == GONE ? 0 : aside.err;
 }
 
