@@ -147,7 +147,7 @@ static int client_begin(void)
 	c->timer.fn = client_timeout;
 	if (os_dup_high_slot(fd, &c->fd) < 0)
 		return 0;
-	if (rds_helper_event_add(&c->ev, c->fd, EPOLLIN | EPOLLOUT | EPOLLET) < 0)
+	if (rds_helper_event_add(&c->ev, &c->fd, EPOLLIN | EPOLLOUT | EPOLLET) < 0)
 		client_end(c);
 	else
 		rds_timer_set(&c->timer, os_now_ns() + rds_patience_ns(RDS_PATIENCE_INFO_ASKER));
@@ -212,7 +212,7 @@ int rds_info_start(void)
 	if (ret == 0)
 		ret = os_listen(listen_fd, BACKLOG);
 	if (ret == 0)
-		ret = rds_helper_event_add(&listener, listen_fd, EPOLLIN | EPOLLET);
+		ret = rds_helper_event_add(&listener, &listen_fd, EPOLLIN | EPOLLET);
 	if (ret < 0)
 		os_close_slot(&listen_fd);
 	return ret;

@@ -427,9 +427,9 @@ int rds_fd_exchange_connect(void)
 	return 0;
 }
 
-int rds_fd_exchange_fd(void)
+const _Atomic int *rds_fd_exchange_slot(void)
 {
-	return os_fd_table ? os_fd(&exchange.end) : -1;
+	return os_fd_slot(&exchange.end);
 }
 
 int rds_fd_exchange_accept(void)

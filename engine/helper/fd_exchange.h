@@ -104,7 +104,7 @@ static inline void rds_helper_deferred_check(void)
 
 /* Connects to the listener, with a socket of the helper's own table. */
 int rds_fd_exchange_connect(void);
-int rds_fd_exchange_fd(void); /* for epoll, edge triggered; -1 with a shared table */
+const _Atomic int *rds_fd_exchange_slot(void); /* for epoll, edge triggered */
 /* Takes all packets up to and including START, and sleeps for them: 0 or -errno. */
 int rds_fd_exchange_await_start(void);
 /*

@@ -22,9 +22,11 @@ struct rds_helper_event {
  * other descriptors have their turn.
  */
 #define RDS_EVENT_MAX 32u
-/* Only from a thread that runs with the helper's table. */
-/* 0 or -errno */
-int rds_helper_event_add(struct rds_helper_event *ev, int fd, uint32_t epoll_events);
+/*
+ * Only from a thread that runs with the helper's table.  The number is read from the slot at the
+ * last moment, because the program may want it (sys/os.h).  0 or -errno
+ */
+int rds_helper_event_add(struct rds_helper_event *ev, const _Atomic int *slot, uint32_t epoll_events);
 void rds_helper_event_del(int fd); /* before fd is closed */
 struct rds_timer {
 	void (*fn)(struct rds_timer *tm);

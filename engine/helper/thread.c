@@ -71,16 +71,20 @@ __thread bool rds_helper_is_self __attribute__((tls_model("initial-exec")));
 
 /* ---- events ---- */
 
-int rds_helper_event_add(struct rds_helper_event *ev, int fd, uint32_t events)
+int rds_helper_event_add(struct rds_helper_event *ev, const _Atomic int *slot, uint32_t events)
 {
 	struct epoll_event e = {.events = events, .data.ptr = ev};
+	int err;
 
 	/*
 	 * epoll orders this thread's writes before the helper's reads.  The memory model of C does
 	 * not know raw system calls, so `added` gives it the same order.
 	 */
 	atomic_fetch_add_explicit(&hp.added, 1, memory_order_release);
-	return os_epoll_ctl(hp.ep, EPOLL_CTL_ADD, fd, &e);
+	os_fds_hold();
+	err = os_epoll_ctl(hp.ep, EPOLL_CTL_ADD, atomic_load(slot), &e);
+	os_fds_release();
+	return err;
 }
 
 void rds_helper_event_del(int fd)
@@ -199,7 +203,7 @@ static void exchange_event(struct rds_helper_event *ev, uint32_t events)
 	(void)events;
 	if (hp.looks || rds_fd_exchange_drain())
 		return;
-	rds_helper_event_del(rds_fd_exchange_fd());
+	rds_helper_event_del(atomic_load(rds_fd_exchange_slot()));
 	hp.gone.fn = check_program_lives;
 	check_program_lives(&hp.gone);
 }
@@ -317,9 +321,9 @@ static int helper_open_all(void)
 	else
 		phase_await(GO);
 	if (!err && hp.want_own)
-		err = rds_helper_event_add(&hp.exchange, rds_fd_exchange_fd(), EPOLLIN | EPOLLET);
+		err = rds_helper_event_add(&hp.exchange, rds_fd_exchange_slot(), EPOLLIN | EPOLLET);
 	if (!err)
-		err = rds_helper_event_add(&hp.kick, os_fd(&hp.kick_in), EPOLLIN);
+		err = rds_helper_event_add(&hp.kick, os_fd_slot(&hp.kick_in), EPOLLIN);
 	if (!err)
 		err = rds_timers_watch();
 	if (!err)

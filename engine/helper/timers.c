@@ -177,7 +177,7 @@ static void clock_event(struct rds_helper_event *ev, uint32_t events)
 int rds_timers_watch(void)
 {
 	timers.rung.fn = clock_event;
-	return rds_helper_event_add(&timers.rung, os_fd(&timers.clock), EPOLLIN);
+	return rds_helper_event_add(&timers.rung, os_fd_slot(&timers.clock), EPOLLIN);
 }
 
 void rds_timers_forget(void)

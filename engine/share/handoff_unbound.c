@@ -99,6 +99,18 @@ static int unbound_write_state(struct rds_sock *sk, off_t *size)
 	return err;
 }
 
+/* Our end by its slot: another thread may want its number. */
+static int unbound_park_packet(struct rds_sock *sk, int file, int mailbox, int lease, off_t size)
+{
+	int err;
+
+	if (!os_fds_hold_until(os_now_ns() + rds_patience_ns(RDS_PATIENCE_LOCK)))
+		return -EBUSY;
+	err = rds_handoff_park(os_fd(&sk->pair), file, mailbox, lease, (uint64_t)size);
+	os_fds_release();
+	return err;
+}
+
 static void fd_close_if(int fd)
 {
 	if (fd >= 0)
@@ -115,7 +127,7 @@ static int unbound_park(struct rds_sock *sk, int standin)
 	err = lease < 0 ? lease : registry_sock_orphan(rds_node_registry, sk->reg_idx, &sk->name);
 	if (!err) {
 		os_recv_discard(standin); /* the packets that signal readability */
-		err = rds_handoff_park(rds_sock_pair_fd(sk), file, mailbox, lease, (uint64_t)size);
+		err = unbound_park_packet(sk, file, mailbox, lease, size);
 		if (err < 0)
 			(void)registry_sock_take_over(rds_node_registry, sk->reg_idx, &sk->name, false);
 	}

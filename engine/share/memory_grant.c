@@ -114,7 +114,7 @@ static void grant_conn_new(int fd)
 	if (os_dup_high_slot(fd, &v->fd))
 		return;
 	v->came = ++n_came;
-	if (rds_helper_event_add(&v->ev, atomic_load(&v->fd), EPOLLIN | EPOLLRDHUP))
+	if (rds_helper_event_add(&v->ev, &v->fd, EPOLLIN | EPOLLRDHUP))
 		grant_conn_close(v);
 }
 
@@ -158,7 +158,7 @@ static int grant_listener_open(void)
 	err = os_dup_high_slot(fd, &grant_listener_fd);
 	grant_listener.fn = grant_listener_event;
 	if (!err)
-		err = rds_helper_event_add(&grant_listener, atomic_load(&grant_listener_fd), EPOLLIN);
+		err = rds_helper_event_add(&grant_listener, &grant_listener_fd, EPOLLIN);
 	if (err)
 		os_close_slot(&grant_listener_fd);
 	return err;

@@ -232,7 +232,7 @@ static int owner_channel_new(struct rds_owner *c, int channel)
 	h->pid = os_peer_cred(atomic_load(&h->fd), &cred) ? cred.pid : 0;
 	h->used = os_now_ns();
 	h->owner = c;
-	err = rds_helper_event_add(&h->ev, atomic_load(&h->fd), EPOLLIN | EPOLLRDHUP);
+	err = rds_helper_event_add(&h->ev, &h->fd, EPOLLIN | EPOLLRDHUP);
 	if (!err)
 		err = owner_send_hello(h);
 	if (err) {

@@ -197,9 +197,8 @@ unsigned rds_sock_exported(void *socket, int *fds, unsigned nfds)
 		return 0;
 	if (os_fd_table)
 		atomic_store(&sk->pair.n[os_fd_table], fds[0]);
-	os_fds_hold(); /* in a shared table, fds[0] may be the program's by now */
-	err = rds_helper_event_add(&sk->ev, os_fd(&sk->pair), EPOLLIN | EPOLLRDHUP | EPOLLET);
-	os_fds_release();
+	/* in a shared table, fds[0] may be the program's by now */
+	err = rds_helper_event_add(&sk->ev, os_fd_slot(&sk->pair), EPOLLIN | EPOLLRDHUP | EPOLLET);
 	if (err)
 		rds_error("a socket cannot be watched (%s): its last close may go unnoticed", strerror(-err));
 	return 1;

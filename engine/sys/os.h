@@ -252,6 +252,10 @@ static inline int os_fd(const struct os_fd *f)
 {
 	return atomic_load_explicit(&f->n[os_fd_table], memory_order_acquire);
 }
+static inline const _Atomic int *os_fd_slot(const struct os_fd *f)
+{
+	return &f->n[os_fd_table];
+}
 static inline void os_fd_init(struct os_fd *f)
 {
 	atomic_store(&f->n[0], -1);
@@ -322,6 +326,11 @@ int os_fd_register_hook(_Atomic int *slot, os_fd_moved_fn moved, void *arg);
  * epoll set. 0, or -errno: then nothing has changed.
  */
 int os_fd_adopt(int *number);
+/* ... which is then read as a slot is */
+static inline const _Atomic int *os_fd_adopted_slot(const int *number)
+{
+	return (const _Atomic int *)number;
+}
 /*
  * ... to be called before the library closes it and frees the memory of the int. No effect on one
  * that was not adopted.
@@ -368,6 +377,11 @@ void os_fd_forget_slot(_Atomic int *slot);
  * own, where no number moves.
  */
 void os_fds_hold(void);
+/*
+ * The same for code that may run in a signal handler, which may have interrupted the thread that
+ * holds them.  False: not by that time.
+ */
+bool os_fds_hold_until(uint64_t until_ns);
 void os_fds_release(void);
 /*
  * In a forked child, before any other of these functions: a thread of the parent may have held the

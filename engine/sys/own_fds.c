@@ -188,6 +188,16 @@ void os_fds_hold(void)
 		pthread_mutex_lock(&fds_lock);
 }
 
+bool os_fds_hold_until(uint64_t until_ns)
+{
+	while (!os_fd_table && pthread_mutex_trylock(&fds_lock)) {
+		if (os_now_ns() >= until_ns)
+			return false;
+		os_syscall(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
+	}
+	return true;
+}
+
 void os_fds_release(void)
 {
 	if (!os_fd_table)

@@ -12,7 +12,7 @@
 void __wrap_rds_timer_set(struct rds_timer *tm, uint64_t due_ns);
 void __wrap_rds_timer_need(struct rds_timer *tm, uint64_t due_ns);
 void __wrap_rds_timer_cancel(struct rds_timer *tm);
-int __wrap_rds_helper_event_add(struct rds_helper_event *ev, int fd, uint32_t events);
+int __wrap_rds_helper_event_add(struct rds_helper_event *ev, const _Atomic int *slot, uint32_t events);
 void __wrap_rds_helper_event_del(int fd);
 
 /* rdma_connect may have a thread of its own. */
@@ -106,8 +106,9 @@ static ino_t ino_of(int fd)
 	return fstat(fd, &st) ? 0 : st.st_ino;
 }
 
-int __wrap_rds_helper_event_add(struct rds_helper_event *ev, int fd, uint32_t events)
+int __wrap_rds_helper_event_add(struct rds_helper_event *ev, const _Atomic int *slot, uint32_t events)
 {
+	int fd = atomic_load(slot);
 	unsigned i;
 
 	if (world.no_event && !--world.no_event)

@@ -13,7 +13,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "engine/helper/fd_exchange.h"
+#include "engine/helper/helper.h"
+#include "engine/share/handoff.h"
 #include "engine/socket/socket.h"
 #include "engine/progress/wait.h"
 #include "tests/slow.h"
@@ -430,6 +431,16 @@ ssize_t __wrap_os_pass_recv(int fd, void *buf, size_t len, int fds[OS_PASS_MAX],
 	return __real_os_pass_recv(fd, buf, len, fds, nfds, lost, flags);
 }
 
+int __real_os_epoll_ctl(int ep, int op, int fd, struct epoll_event *ev);
+int __wrap_os_epoll_ctl(int ep, int op, int fd, struct epoll_event *ev);
+
+int __wrap_os_epoll_ctl(int ep, int op, int fd, struct epoll_event *ev)
+{
+	if (!os_fd_table)
+		let_take(fd, ep);
+	return __real_os_epoll_ctl(ep, op, fd, ev);
+}
+
 START_TEST(moved_while_exporting)
 {
 	struct end first = end_new(), e;
@@ -444,6 +455,52 @@ START_TEST(moved_while_exporting)
 	test_until(helper_has(helper + 1));
 	hang_up(&e);
 	test_until(helper_has(helper));
+}
+END_TEST
+
+static _Atomic bool rung;
+
+static void ring(struct rds_helper_event *ev, uint32_t events)
+{
+	(void)ev, (void)events;
+	atomic_store(&rung, true);
+}
+
+/* The helper is in the program's table. */
+START_TEST(moved_while_watched)
+{
+	static struct rds_helper_event ev = {.fn = ring};
+	struct end first = end_new();
+	_Atomic int slot = -1;
+
+	mode(1);
+	ck_assert_int_eq(end_bind(&first, 7013), 0);
+	ck_assert_int_eq(os_dup_high_slot(os_eventfd(0, 0), &slot), 0);
+	atomic_store(&takes, _i);
+	ck_assert_int_eq(rds_helper_event_add(&ev, &slot, EPOLLIN | EPOLLET), 0);
+	taken();
+	ck_assert_int_eq(os_write(slot, &(uint64_t){1}, 8), 8);
+	test_until(atomic_load(&rung));
+}
+END_TEST
+
+static void handed_off(struct rds_sock *sk)
+{
+	(void)sk;
+}
+
+/* A socket is left to another process, and there is no helper. */
+START_TEST(moved_while_parked)
+{
+	struct end e = end_new();
+	unsigned before = entries("/proc/self/fd");
+
+	rds_hook_handed_off = handed_off;
+	atomic_store(&takes, _i);
+	ck_assert(rds_handoff_unbound_out(e.fd));
+	taken();
+	ck_assert(rds_handoff_is_parked(e.fd));
+	ck_assert_uint_eq(entries("/proc/self/fd"), before + (_i == REPLACE));
 }
 END_TEST
 
@@ -508,6 +565,8 @@ int main(void)
 	tcase_add_test(tc, the_helper_is_full);
 	tcase_add_loop_test(tc, closed_behind_our_back, 0, 2);
 	tcase_add_loop_test(tc, moved_while_exporting, TAKE, WAYS);
+	tcase_add_loop_test(tc, moved_while_watched, TAKE, WAYS);
+	tcase_add_loop_test(tc, moved_while_parked, TAKE, TAKE_EXPORTED);
 	tcase_add_loop_test(tc, moved_while_taking, TAKE, TAKE_EXPORTED);
 	suite_add_tcase(s, tc);
 	return suite_run(s);

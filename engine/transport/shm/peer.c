@@ -113,7 +113,7 @@ static struct shm_peer *shm_peer_new(int fd, const struct ucred *cred)
 	 * EPOLLOUT and edges from the start, since the descriptor may have another number later
 	 * (sys/os.h).
 	 */
-	if (rds_helper_event_add(&p->ev, p->fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET) < 0) {
+	if (rds_helper_event_add(&p->ev, &p->fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET) < 0) {
 		os_close_slot(&p->fd);
 		free(p);
 		return NULL;
@@ -400,7 +400,7 @@ static void peer_ctl_event(struct rds_helper_event *ev, uint32_t events)
 static void peer_listen_again(struct rds_timer *tm)
 {
 	(void)tm;
-	rds_helper_event_add(&rds_shm.listener, rds_shm.listen_fd, EPOLLIN);
+	rds_helper_event_add(&rds_shm.listener, &rds_shm.listen_fd, EPOLLIN);
 }
 
 /*
@@ -480,7 +480,7 @@ static int shm_start(struct rds_transport *t)
 	if (!err)
 		err = os_listen(s->listen_fd, 1024);
 	if (!err)
-		err = rds_helper_event_add(&s->listener, s->listen_fd, EPOLLIN);
+		err = rds_helper_event_add(&s->listener, &s->listen_fd, EPOLLIN);
 	return err;
 }
 

@@ -251,7 +251,7 @@ int verbs_cm_start(struct verbs_cm_owner *acceptor)
 	atomic_store(&verbs_cm.port, port);
 	registry_set_cm_port(rds_node_registry, port);
 	verbs_rendezvous_start();
-	err = rds_helper_event_add(&verbs_cm.ev, verbs_cm.events->fd, EPOLLIN);
+	err = rds_helper_event_add(&verbs_cm.ev, os_fd_adopted_slot(&verbs_cm.events->fd), EPOLLIN);
 	if (!err)
 		return 0;
 	verbs_rendezvous_stop();

@@ -127,7 +127,7 @@ static void rendezvous_wait(void)
 	if (err >= 0)
 		err = os_connect(rv.fd, (struct sockaddr *)&un, len);
 	if (!err)
-		err = rds_helper_event_add(&rv.ev, rv.fd, EPOLLRDHUP | EPOLLET);
+		err = rds_helper_event_add(&rv.ev, &rv.fd, EPOLLRDHUP | EPOLLET);
 	if (!err) {
 		rv.looks = 0;
 		return;

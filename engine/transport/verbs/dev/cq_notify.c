@@ -72,7 +72,7 @@ static void helper_watch_cq(struct verbs_dev *dev, bool on)
 	/* removed from the epoll set: with an empty event mask the helper would still be woken */
 	if (!on)
 		rds_helper_event_del(dev->channel->fd);
-	else if (rds_helper_event_add(&dev->comp_ev, dev->channel->fd, EPOLLIN))
+	else if (rds_helper_event_add(&dev->comp_ev, os_fd_adopted_slot(&dev->channel->fd), EPOLLIN))
 		rds_error("%s: the helper cannot watch for completions: messages may be noticed late", dev->name);
 }
 

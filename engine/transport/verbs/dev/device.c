@@ -304,10 +304,10 @@ static int dev_watch(struct verbs_dev *dev)
 
 	dev->comp_ev.fn = verbs_dev_comp_event;
 	dev->async_ev.fn = verbs_dev_async_event;
-	err = rds_helper_event_add(&dev->comp_ev, dev->channel->fd, EPOLLIN);
+	err = rds_helper_event_add(&dev->comp_ev, os_fd_adopted_slot(&dev->channel->fd), EPOLLIN);
 	if (err)
 		return err;
-	err = rds_helper_event_add(&dev->async_ev, dev->ctx->async_fd, EPOLLIN);
+	err = rds_helper_event_add(&dev->async_ev, os_fd_adopted_slot(&dev->ctx->async_fd), EPOLLIN);
 	if (err)
 		rds_helper_event_del(dev->channel->fd);
 	return err;
