@@ -33,29 +33,36 @@ _Static_assert(RDS_SOCK_MESSAGE_COST >= sizeof(struct rds_queue_item), "as socke
 
 /* ---- sent, not acknowledged ---- */
 
+static void unacked_compact(struct rds_conn *conn)
+{
+	unsigned i, n = 0;
+
+	for (i = 0; i < conn->count; i++)
+		if (!rds_queue_unacked_at(conn, i)->cancelled)
+			*rds_queue_unacked_at(conn, n++) = *rds_queue_unacked_at(conn, i);
+	conn->count = n;
+}
+
 /*
  * What is over stays behind a message that waits for an answer.  If that is half of the ring, there
  * is room without it.
  */
 static int unacked_grow(struct rds_conn *conn)
 {
-	unsigned cap = conn->cap ? conn->cap * 2 : UNACKED_START, i, n = 0;
+	unsigned cap = conn->cap ? conn->cap * 2 : UNACKED_START, i, n = conn->count;
 	struct rds_queue_unacked *a;
 
-	for (i = 0; i < conn->count; i++)
-		n += rds_queue_unacked_at(conn, i)->cancelled;
-	if (n && n >= conn->count / 2)
-		cap = conn->cap;
+	unacked_compact(conn);
+	if (conn->count < n && n - conn->count >= n / 2)
+		return 0;
 	a = malloc(cap * sizeof(*a));
 	if (!a)
-		return -ENOMEM;
-	for (i = n = 0; i < conn->count; i++)
-		if (!rds_queue_unacked_at(conn, i)->cancelled)
-			a[n++] = *rds_queue_unacked_at(conn, i);
+		return conn->count < n ? 0 : -ENOMEM;
+	for (i = 0; i < conn->count; i++)
+		a[i] = *rds_queue_unacked_at(conn, i);
 	free(conn->unacked);
 	conn->unacked = a;
 	conn->cap = cap;
-	conn->count = n;
 	conn->head = 0;
 	return 0;
 }

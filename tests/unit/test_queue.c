@@ -406,6 +406,29 @@ START_TEST(test_unanswered)
 }
 END_TEST
 
+/* Nor does it need memory to make room of what is over; _i: so many are. */
+START_TEST(test_makes_room)
+{
+	int err;
+
+	state(RDS_CONN_UP);
+	give(4);
+	acked = 1;
+	rds_queue_reap(&conn); /* so that the ring does not begin at its first place */
+	give(1);
+	for (int i = 0; i < _i; i++)
+		cancel((uint16_t)(3 + i));
+	left = 0;
+	err = rds_queue_unacked_room(&conn);
+	left = -1;
+	ck_assert_int_eq(err, 0);
+	ck_assert_uint_eq(conn.cap, 4);
+	ck_assert_uint_eq(conn.count, 4 - (unsigned)_i);
+	ck_assert_uint_eq(rds_queue_unacked_at(&conn, 0)->seq, 2);
+	ck_assert_uint_eq(rds_queue_unacked_at(&conn, 3 - (unsigned)_i)->seq, 5);
+}
+END_TEST
+
 /*
  * What was not worth a wake-up at once is asked for before anybody sleeps, and after looks in vain;
  * once.
@@ -456,6 +479,7 @@ int main(void)
 	tcase_add_test(a, test_acks_are_believed);
 	tcase_add_loop_test(a, test_acks_beyond_what_was_sent, 0, 2);
 	tcase_add_test(a, test_unanswered);
+	tcase_add_loop_test(a, test_makes_room, 1, 3);
 	tcase_add_test(a, test_acks_of_what_waits);
 	tcase_add_test(a, test_ack_comes_before_send_returns);
 	tcase_add_loop_test(a, test_acks_when_it_comes_up, 0, 2);
