@@ -14,8 +14,9 @@
 
 static struct rds_sock sender, old, new;
 static struct rds_conn conn;
-static bool rebinds;
+static bool rebinds, lost;
 static unsigned nsent;
+static char kept[8];
 
 static void bound(struct rds_sock *sk)
 {
@@ -45,12 +46,27 @@ static int fake_send(struct rds_ep *ep, const struct rds_wire_hdr *wire, const s
 
 	*pos = 0;
 	nsent++;
+	memcpy(kept, iov->iov_base, len);
+	if (lost)
+		return 0;
 	if (rebinds)
 		rebind();
 	ck_assert_int_eq(rds_wire_hdr_decode(wire, &rx.hdr), 0);
 	rx_lock();
 	ck_assert_int_eq(rds_conn_receive(&conn, ep, &rx), RDS_RX_DONE);
 	rx_unlock();
+	return 0;
+}
+
+static const void *fake_retained(struct rds_ep *ep, uint64_t pos)
+{
+	(void)ep, (void)pos;
+	return kept;
+}
+
+static uint64_t fake_acked(struct rds_ep *ep)
+{
+	(void)ep;
 	return 0;
 }
 
@@ -66,6 +82,9 @@ static void fake_ack(struct rds_ep *ep, uint64_t to)
 
 static const struct rds_transport_ops ops = {
 	.caps = RDS_TCAP_DIRECT, .send = fake_send, .flush = fake_flush, .ack = fake_ack};
+/* The peer of this one says nothing. */
+static const struct rds_transport_ops silent_ops = {
+	.send = fake_send, .flush = fake_flush, .ack = fake_ack, .retained = fake_retained, .acked = fake_acked};
 static struct rds_transport transport = {.ops = &ops};
 static struct rds_ep_head endpoint = {.t = &transport, .conn = &conn};
 
@@ -88,7 +107,8 @@ static void setup(void)
 	conn.queue_tail = &conn.queue;
 	conn.next_tx = 1;
 	nsent = 0;
-	rebinds = false;
+	rebinds = lost = false;
+	transport.ops = &ops;
 	atomic_store(&conn.next_rx, 1);
 	atomic_store(&conn.state, RDS_CONN_CONNECTING);
 }
@@ -195,6 +215,53 @@ START_TEST(test_gone_meanwhile)
 }
 END_TEST
 
+/* To `old`, which its sender has found.  conn->tx held. */
+static void sent(void)
+{
+	struct iovec iov = {.iov_base = (char[]){"old"}, .iov_len = 3};
+	struct rds_conn_outgoing out = {
+		.hdr = {.len = 3, .sport = 7, .dport = PORT},
+		.u = {.sk = &sender,
+		      .len = 3,
+		      .dport = PORT,
+		      .sock = (uint32_t)registry_sock_order(rds_node_registry, old.reg_idx) + 1},
+		.iov = &iov,
+		.len = 3};
+
+	ck_assert_int_eq(rds_conn_xmit(&conn, &out), 0);
+	ck_assert_uint_eq(nsent, 1);
+	ck_assert_uint_eq(conn.count, 1);
+}
+
+enum { LOST, LOST_LATE, ARRIVED, STAYS, WAYS };
+
+/*
+ * A message was sent at once, its connection breaks, and it is sent again.  Meanwhile its socket is
+ * closed: before that; on its way; on its way, and the first one had arrived; not at all.
+ */
+START_TEST(test_sent_again)
+{
+	transport.ops = &silent_ops;
+	atomic_store(&conn.state, RDS_CONN_UP);
+	lost = _i != ARRIVED;
+	rds_lock(&conn.tx);
+	sent();
+	ck_assert_uint_eq(received(&old), _i == ARRIVED);
+	atomic_store(&conn.state, RDS_CONN_CONNECTING);
+	ck_assert(rds_queue_requeue(&conn, (struct rds_ep *)&endpoint));
+	ck_assert_uint_eq(conn.queue_len, 1);
+	rds_unlock(&conn.tx);
+	lost = false;
+	rebinds = _i == LOST_LATE || _i == ARRIVED;
+	if (_i == LOST)
+		rebind();
+	goes();
+	ck_assert_uint_eq(nsent, _i == LOST ? 1 : 2);
+	ck_assert_uint_eq(received(&new), 0);
+	ck_assert_uint_eq(received(&old), _i == ARRIVED || _i == STAYS);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("meant_for");
@@ -204,5 +271,6 @@ int main(void)
 	tcase_add_test(t, test_other_socket);
 	tcase_add_test(t, test_gone);
 	tcase_add_loop_test(t, test_gone_meanwhile, 0, 2);
+	tcase_add_loop_test(t, test_sent_again, LOST, WAYS);
 	return suite_run(s);
 }
