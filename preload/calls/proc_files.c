@@ -57,11 +57,12 @@ static int proc_file_make(const struct proc_path *p, int flags)
 	char text[32];
 	int len = snprintf(text, sizeof(text), "%lld\n", (long long)proc_file_number(p));
 	int fd = memfd_create(strrchr(p->name, '/') + 1, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	off_t at = 0;
 	int rc;
 
 	if (fd < 0)
 		return -errno;
-	rc = os_write_quiet(fd, text, (size_t)len) == len ? 0 : -ENOSPC;
+	rc = os_file_append(fd, &at, text, (size_t)len);
 	if (rc == 0)
 		rc = libc_real.fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) ? -errno
 														: 0;
