@@ -121,6 +121,21 @@ void rds_helper_deferred_run_own(void)
 	call_run_all(list);
 }
 
+static void log_write_left(struct rds_deferred_call *c)
+{
+	(void)c;
+	rds_log_write_left();
+}
+
+void rds_fd_exchange_log_left(void)
+{
+	static struct rds_deferred_call call = {.fn = log_write_left};
+	static const uint64_t one = 1;
+
+	if (rds_helper_defer_to_program(&call))
+		os_write(os_fd(&rds_helper_leader.post), &one, sizeof(one));
+}
+
 /* ---- packets ---- */
 
 /* Never sleeps. */

@@ -115,6 +115,8 @@ bool rds_fd_exchange_drain(void);
 /* 0, or -errno: not exported. */
 int rds_export_to_program(enum rds_export_kind kind, void *what, const int *fds, unsigned nfds);
 void rds_helper_deferred_run_own(void);
+/* Has a thread of the program write the line that is left (sys/log.h), also one that sleeps. */
+void rds_fd_exchange_log_left(void);
 /* The program has closed its end and goes on: nothing is exported any more. */
 void rds_fd_exchange_set_broken(void);
 

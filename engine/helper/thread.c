@@ -293,7 +293,7 @@ static int helper_join(void)
 	if (hp.want_own)
 		err = os_fd_table_unshare();
 	if (!err && hp.want_own) {
-		rds_log_reserve_fds();
+		rds_log_reserve_fds(rds_fd_exchange_log_left);
 		err = rds_fd_exchange_connect();
 	}
 	if (!err)

@@ -21,6 +21,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/select.h>
 
 #include "engine/sys/os.h"
 
@@ -68,12 +69,26 @@ void rds_log_setup(int level, const char *path)
 
 /* ---- the descriptor ---- */
 
+/* As fd_can_write(), where the program may have no descriptor at all: poll() is refused then. */
+static bool fd_can_write_select(int fd)
+{
+	const struct timespec now = {0};
+	fd_set set;
+
+	if (fd >= FD_SETSIZE)
+		return false;
+	FD_ZERO(&set);
+	FD_SET(fd, &set);
+	return os_syscall(SYS_pselect6, fd + 1, 0, (long)&set, 0, (long)&now, 0) == 1;
+}
+
 /* Would a write neither block nor raise SIGPIPE? */
 static bool fd_can_write(int fd)
 {
 	struct pollfd p = {.fd = fd, .events = POLLOUT};
+	int n = os_poll(&p, 1, 0);
 
-	return os_poll(&p, 1, 0) == 1 && p.revents == POLLOUT;
+	return n == -EINVAL ? fd_can_write_select(fd) : n == 1 && p.revents == POLLOUT;
 }
 
 static bool fd_takes_lines(int fd)
@@ -162,6 +177,15 @@ static int log_fd_find(int *no_file)
 	return stderr_fd_find();
 }
 
+enum { NONE, WRITTEN, LEFT };
+
+/* The line that waits for a thread with the program's table. */
+static struct {
+	_Atomic int state;
+	size_t used;
+	char line[LINE_MAX_LEN];
+} waiting;
+
 /*
  * For a thread with a descriptor table of its own. The line to be logged may be that the table is
  * full, and a line needs two numbers (os_fd_dup_of_main()). So two numbers are reserved, and freed
@@ -169,6 +193,7 @@ static int log_fd_find(int *no_file)
  */
 static int log_reserve[2] = {-1, -1};
 static bool has_log_reserve;
+static void (*log_left)(void);
 
 static void log_reserve_open(void)
 {
@@ -177,11 +202,13 @@ static void log_reserve_open(void)
 			log_reserve[i] = os_eventfd(0, 0);
 }
 
-void rds_log_reserve_fds(void)
+void rds_log_reserve_fds(void (*left)(void))
 {
 	has_log_reserve = true;
-	/* left from an earlier such thread, and gone with its table */
+	log_left = left;
+	/* of an earlier such thread, and gone with its table; or of a parent's */
 	log_reserve[0] = log_reserve[1] = -1;
+	atomic_store(&waiting.state, NONE);
 	log_reserve_open();
 }
 
@@ -284,6 +311,18 @@ static void line_write(int fd, char *line, size_t used)
 	os_write_quiet(fd, line, used);
 }
 
+static void line_leave(const char *line, size_t used)
+{
+	int none = NONE;
+
+	if (!log_left || !atomic_compare_exchange_strong(&waiting.state, &none, WRITTEN))
+		return;
+	memcpy(waiting.line, line, used);
+	waiting.used = used;
+	atomic_store(&waiting.state, LEFT);
+	log_left();
+}
+
 /* The text without a translation. strerror() takes locks to translate. */
 static const char *error_text(int err)
 {
@@ -321,9 +360,9 @@ void rds_log_at(struct rds_log_site *site, enum rds_log_level level, const char 
 	if (!site_admit(site, level, &held))
 		return;
 	fd = os_fd_table ? log_fd_open_own(&no_file) : log_fd_find(&no_file);
-	if (fd < 0 || !fd_can_write(fd))
+	if (fd != -EMFILE && (fd < 0 || !fd_can_write(fd)))
 		goto out;
-	if (no_file)
+	if (no_file && fd >= 0)
 		warn_no_file(fd, no_file);
 	line_start(line, &used, level);
 	va_start(ap, fmt);
@@ -331,12 +370,32 @@ void rds_log_at(struct rds_log_site *site, enum rds_log_level level, const char 
 	va_end(ap);
 	if (held)
 		line_add(line, &used, " (%u more like this were held back)", held);
-	line_write(fd, line, used);
+	if (fd < 0)
+		line_leave(line, used);
+	else
+		line_write(fd, line, used);
 out:
 	if (os_fd_table) {
 		if (fd >= 0)
 			os_close(fd);
 		log_reserve_open();
 	}
+	errno = saved;
+}
+
+/* The callers take turns: this is a deferred call. */
+void rds_log_write_left(void)
+{
+	int saved = errno, no_file = 0, fd;
+
+	if (atomic_load(&waiting.state) != LEFT)
+		return;
+	fd = log_fd_find(&no_file);
+	if (fd >= 0 && fd_can_write(fd)) {
+		if (no_file)
+			warn_no_file(fd, no_file);
+		line_write(fd, waiting.line, waiting.used);
+	}
+	atomic_store(&waiting.state, NONE);
 	errno = saved;
 }

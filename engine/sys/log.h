@@ -35,9 +35,12 @@ extern _Atomic int rds_log_max;
 
 /*
  * A thread calls it when it has just got a descriptor table of its own. From then on the thread can
- * log even when that table is full.
+ * log even when that table is full. Not if the limit was lowered below all numbers (setrlimit()):
+ * then one line is left until a thread with the program's table calls rds_log_write_left(), which
+ * left() has to bring about. left: or NULL.
  */
-void rds_log_reserve_fds(void);
+void rds_log_reserve_fds(void (*left)(void));
+void rds_log_write_left(void);
 
 void rds_log_at(struct rds_log_site *site, enum rds_log_level level, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));

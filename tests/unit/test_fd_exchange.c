@@ -337,6 +337,80 @@ START_TEST(the_helper_is_full)
 }
 END_TEST
 
+static int receive(const struct end *e, int flags)
+{
+	char c;
+	struct iovec iov = {&c, 1};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	return (int)rds_call_recvmsg(e->sk, e->fd, &msg, flags);
+}
+
+static void *receiver(void *arg)
+{
+	ck_assert_int_eq(receive(arg, 0), 1);
+	return NULL;
+}
+
+/* One message to that port, from a process that knows nobody. */
+static void newcomer(int go, int seen, unsigned port)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct iovec iov = {(char[]){"x"}, 1};
+	struct msghdr msg = {.msg_name = &a, .msg_namelen = sizeof(a), .msg_iov = &iov, .msg_iovlen = 1};
+	struct end from;
+	char c;
+
+	ck_assert_int_eq(read(go, &c, 1), 1);
+	from = end_new();
+	a.sin_port = htons((uint16_t)port);
+	ck_assert_int_eq(end_bind(&from, port + 1), 0);
+	ck_assert_int_eq(rds_call_sendmsg(from.sk, from.fd, &msg, 0), 1);
+	ck_assert_int_eq(read(seen, &c, 1), 1);
+	_exit(0);
+}
+
+static bool says(int said, const char *what)
+{
+	char text[4096] = "";
+
+	rds_helper_deferred_check();
+	return pread(said, text, sizeof(text) - 1, 0) > 0 && strstr(text, what);
+}
+
+/*
+ * The program allows itself no descriptor any more, and the helper has none for another process,
+ * nor for a line: a thread of the program says it; _i: one that sleeps.
+ */
+START_TEST(the_limit_is_lowered)
+{
+	int said = open("/tmp", O_TMPFILE | O_RDWR, 0600), go[2], seen[2];
+	struct end e;
+	pthread_t t;
+
+	mode(0);
+	ck_assert(pipe(go) == 0 && pipe(seen) == 0);
+	if (fork() == 0)
+		newcomer(go[0], seen[0], 7015);
+	e = end_new();
+	ck_assert_int_eq(end_bind(&e, 7015), 0);
+	ck_assert_int_eq(dup2(said, 2), 2);
+	if (_i)
+		ck_assert_int_eq(pthread_create(&t, NULL, receiver, &e), 0);
+	limit(0);
+	ck_assert_int_eq(write(go[1], "x", 1), 1);
+	test_until(_i ? pread(said, (char[1]){0}, 1, 0) > 0 : says(said, "ulimit -n"));
+	limit(1024);
+	ck_assert(says(said, "raise `ulimit -n`"));
+	if (_i)
+		ck_assert_int_eq(pthread_join(t, NULL), 0);
+	else
+		test_until(receive(&e, MSG_DONTWAIT) == 1);
+	ck_assert_int_eq(write(seen[1], "x", 1), 1);
+	wait(NULL);
+}
+END_TEST
+
 /* The program or the helper may be the first to notice. */
 START_TEST(closed_behind_our_back)
 {
@@ -563,6 +637,7 @@ int main(void)
 	tcase_add_loop_test(tc, sleepers_are_woken_by_the_helper, 0, 2);
 	tcase_add_loop_test(tc, start_again, 0, 2);
 	tcase_add_test(tc, the_helper_is_full);
+	tcase_add_loop_test(tc, the_limit_is_lowered, 0, 2);
 	tcase_add_loop_test(tc, closed_behind_our_back, 0, 2);
 	tcase_add_loop_test(tc, moved_while_exporting, TAKE, WAYS);
 	tcase_add_loop_test(tc, moved_while_watched, TAKE, WAYS);

@@ -369,7 +369,7 @@ static void *speaks_when_full(void *arg)
 {
 	if (os_fd_table_unshare() < 0)
 		return arg;
-	rds_log_reserve_fds();
+	rds_log_reserve_fds(NULL);
 	while (os_eventfd(0, 0) >= 0)
 		;
 	rds_error("no number is left");

@@ -411,7 +411,8 @@ static void peer_listen_pause(int err)
 {
 	static struct rds_timer again = {.fn = peer_listen_again};
 
-	rds_warn("cannot take a connection of another process: %s (ulimit -n?)", strerror(-err));
+	rds_warn("cannot take a connection of another process: %s%s; its messages wait", strerror(-err),
+		 err == -EMFILE ? " (" RDS_LOG_EMFILE ")" : "");
 	rds_helper_event_del(rds_shm.listen_fd);
 	rds_timer_set(&again, os_now_ns() + LISTEN_PAUSE_NS);
 }
