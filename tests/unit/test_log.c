@@ -11,10 +11,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "engine/sys/log.h"
@@ -443,6 +445,52 @@ START_TEST(from_another_table)
 }
 END_TEST
 
+/* The leader of a session: 0 if a process in the background has logged, and goes on. */
+static int watch_background(int pty, const char *name)
+{
+	struct termios t;
+	char seen[200];
+	int tty, status;
+	pid_t pid;
+
+	setsid();
+	tty = open(name, O_RDWR);
+	if (tty < 0 || ioctl(tty, TIOCSCTTY, 0) || tcgetattr(tty, &t))
+		return 1;
+	t.c_lflag |= TOSTOP;
+	if (tcsetattr(tty, TCSANOW, &t) || dup2(tty, 2) != 2)
+		return 2;
+	pid = fork();
+	if (pid == 0) {
+		setpgid(0, 0);
+		if (tcgetpgrp(tty) == getpgrp())
+			_exit(1);
+		rds_warn("from the background");
+		_exit(0);
+	}
+	if (waitpid(pid, &status, WUNTRACED) != pid || !WIFEXITED(status) || WEXITSTATUS(status))
+		return 3;
+	return read(pty, seen, sizeof(seen)) > 0 ? 0 : 4;
+}
+
+/* A terminal that belongs to others (stty tostop): the line is written, and no signal stops the process. */
+START_TEST(terminal_of_others)
+{
+	int pty = posix_openpt(O_RDWR | O_NOCTTY), status;
+	char name[100];
+	pid_t pid;
+
+	ck_assert(pty >= 0 && grantpt(pty) == 0 && unlockpt(pty) == 0);
+	ck_assert_int_eq(ptsname_r(pty, name, sizeof(name)), 0);
+	pid = fork();
+	if (pid == 0)
+		_exit(watch_background(pty, name));
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert(WIFEXITED(status));
+	ck_assert_int_eq(WEXITSTATUS(status), 0);
+}
+END_TEST
+
 START_TEST(no_descriptors_left)
 {
 	struct rlimit before, rl;
@@ -516,6 +564,7 @@ int main(void)
 	tcase_add_test(c, to_file);
 	tcase_add_test(c, file_of_a_forked_child);
 	tcase_add_test(c, file_that_cannot_be);
+	tcase_add_test(c, terminal_of_others);
 	tcase_add_test(c, no_descriptors_left);
 	tcase_add_test(c, threads);
 	tcase_add_loop_test(c, from_another_table, 0, TABLES);
