@@ -417,7 +417,8 @@ static int helper_spawn(int (*how)(void))
 		rds_helper_round_end(born_in_round);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (err && how == helper_begin)
-		rds_error("cannot start the helper thread: %s (limits: ulimit -u, cgroup pids.max)", strerror(err));
+		rds_error("cannot start the helper thread: %s (limits: ulimit -u, ulimit -v, cgroup pids.max)",
+			  strerror(err));
 	return -err;
 }
 

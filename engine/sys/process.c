@@ -49,8 +49,10 @@ int os_process_mark(void)
 	if (atomic_load(&process_page))
 		return 0;
 	page = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (page == MAP_FAILED)
+	if (page == MAP_FAILED) {
+		rds_error("there is no memory for the RDS engine (ulimit -v; after mlockall() ulimit -l)");
 		return -ENOMEM;
+	}
 	if (madvise(page, len, MADV_WIPEONFORK)) {
 		munmap(page, len);
 		rds_error("the kernel cannot wipe a page at fork (MADV_WIPEONFORK): Linux 4.14 or later is needed");

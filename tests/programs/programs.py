@@ -32,7 +32,7 @@ C_PROGRAMS = ("namelen", "last_words", "heartbeat", "sink", "workers", "preload_
               "preload_atfork", "preload_async", "preload_cancel_async", "preload_unshare", "preload_outlived",
               "preload_paths", "preload_crowd", "preload_getfd", "preload_rights", "preload_setuid",
               "preload_sandbox", "preload_stdio", "preload_mlock", "crowd", "port_again",
-              "preload_class", "preload_starved")
+              "preload_class", "preload_starved", "preload_address")
 # What a sanitizer's runtime breaks by itself.  Both have mappings and an allocator of their own.
 # Their threads are threads of the program, which has several then.  The search for leaks needs the
 # rights that the process had at its start.  ThreadSanitizer holds signals back while a call is
@@ -42,7 +42,7 @@ C_PROGRAMS = ("namelen", "last_words", "heartbeat", "sink", "workers", "preload_
 NOT_BESIDE = {"preload_nothing": "san", "preload_early": "san", "handler_forks": "san", "preload_threads": "tsan",
               "preload_cancel": "tsan", "preload_cancel_async": "san", "preload_fork": "tsan", "main_leaves": "tsan", "churn": "tsan", "bare_child": "tsan",
               "preload_second": "tsan", "preload_unbound": "tsan", "preload_unshare": "tsan", "preload_crowd": "san", "preload_mlock": "san",
-              "preload_sandbox": "san"}
+              "preload_sandbox": "san", "preload_address": "san"}
 PYTHON_PROGRAMS = ("ping", "epoll", "leave")
 
 
