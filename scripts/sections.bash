@@ -394,10 +394,10 @@ section_oracle() # the conformance programs on kernel RDS now, compared line by 
 }
 
 # Two guests at a time. Messages of a program to itself cross the device if its sockets are in other
-# processes (--apart). Not all programs need run in each way: on siw only the programs of two
-# processes have sockets of their own. The last guest uses the addresses of an RDMA device, but
-# shared memory between processes, so only few programs could answer otherwise than in the section
-# check.
+# processes (--apart), so on siw without it only the programs of two processes use the device, and
+# the others would say what they say on rxe. The last guest uses the addresses of an RDMA device,
+# but shared memory between processes: few programs could answer otherwise than in the section check,
+# and none otherwise on siw.
 section_rdma-answers() # the conformance programs over soft RoCE and soft iWARP, against what kernel RDS once said over RoCE
 {
 	local programs=$work/conformance pids=() status=0 name
