@@ -13,6 +13,7 @@
  */
 #include "engine/conn/conn.h"
 #include "engine/calls/names.h"
+#include "engine/calls/port_hold.h"
 #include "engine/node/local_address.h"
 #include "engine/sys/patience.h"
 #include "engine/progress/transports.h"
@@ -72,10 +73,12 @@ static void log_port_taken(const struct rds_addr *addr)
 	char a[RDS_ADDR_STRLEN];
 
 	/* the port may be free by now */
-	if (registry_lookup_nowait(rds_node_registry, &addr->ip, addr->port, addr->scope, &own))
+	if (registry_lookup_all(rds_node_registry, &addr->ip, addr->port, addr->scope, &own))
 		return;
 	rds_ip_str(&addr->ip, a);
-	if (own.proc == REGISTRY_NOBODY)
+	if (own.others)
+		rds_info("bind: port %u of %s is in use by another user (process %d)", addr->port, a, own.pid);
+	else if (own.proc == REGISTRY_NOBODY)
 		rds_info("bind: port %u of %s is in use by a shared socket that no process owns now", addr->port, a);
 	else
 		rds_info("bind: port %u of %s is in use by process %d", addr->port, a, own.pid);
@@ -124,9 +127,15 @@ static int bind_port(struct rds_sock *sk, const struct rds_addr *addr, int trans
 	rx_unlock();
 	if (ret < 0)
 		return ret;
-	ret = registry_sock_bind(rds_node_registry, sk->reg_idx, &addr->ip, addr->port, addr->scope, transport, &port);
+	ret = rds_call_port_open(sk);
 	if (ret < 0)
 		return ret;
+	ret = registry_sock_claim(rds_node_registry, sk->reg_idx, &addr->ip, addr->port, addr->scope, transport,
+				  atomic_load(&sk->port_fd), &port);
+	if (ret < 0) {
+		rds_call_port_close(sk, false); /* it may have a name */
+		return ret;
+	}
 	laddr.port = port;
 	RDS_SOCK_SET_ADDR(sk, laddr, &laddr);
 	RDS_SOCK_SET(sk, bound_scope, addr->scope);
@@ -148,6 +157,8 @@ static int bind_port(struct rds_sock *sk, const struct rds_addr *addr, int trans
 		ret = -EBADF;
 	}
 	rx_unlock();
+	if (!ret)
+		rds_call_port_show(sk, false);
 	return ret;
 }
 

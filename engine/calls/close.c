@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "engine/calls/close.h"
+#include "engine/calls/port_hold.h"
 #include "engine/conn/conn.h"
 #include "engine/conn/incoming.h"
 #include "engine/rdma/mr.h"
@@ -59,6 +60,7 @@ static bool close_shut(struct rds_sock *sk, bool *exported)
 		rds_cong_sock_del(sk);
 		rx_unlock();
 		rds_conn_sock_closed(sk);
+		rds_call_port_close(sk, true);
 		if (!sk->port_returned)
 			registry_sock_remove(rds_node_registry, sk->reg_idx);
 		*exported = rds_sock_unlist(sk);
@@ -112,6 +114,7 @@ void rds_call_close_handed_off(struct rds_sock *sk)
 	close_drop_received(sk);
 	rds_cong_sock_del(sk);
 	rx_unlock();
+	rds_call_port_close(sk, false);
 	exported = rds_sock_unlist(sk);
 	rds_unlock(&rds_lock_control);
 	rds_sock_close_pair(sk, exported);

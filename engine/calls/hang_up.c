@@ -15,6 +15,7 @@
 #include "engine/rdma/rdma.h"
 #include "engine/socket/socket.h"
 #include "engine/calls/close.h"
+#include "engine/calls/port_hold.h"
 
 #define LOOK_NS 1000000u
 
@@ -53,6 +54,7 @@ static void hangup_release_port(struct rds_sock *sk)
 		rds_sock_bound_remove(sk);
 	RDS_SOCK_SET(sk, bound, false);
 	rx_unlock();
+	rds_call_port_close(sk, true);
 	registry_sock_remove(rds_node_registry, sk->reg_idx);
 	sk->port_returned = true;
 	rds_unlock(&rds_lock_control);

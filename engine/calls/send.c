@@ -211,6 +211,12 @@ static int send_execute_cmsgs(struct send_call *c)
 	return 0;
 }
 
+/* Nobody has the port: another user may bind it, and nothing here tells when. */
+static bool route_may_appear(const struct rds_sock_dst *d)
+{
+	return !d->sock && d->conn->kind == RDS_CONN_LOOP && registry_has_others();
+}
+
 /* All checks from the name on, and the send, in one attempt, which never sleeps. */
 static enum admit send_try_once(struct send_call *c, int *err)
 {
@@ -256,7 +262,7 @@ static enum admit send_try_once(struct send_call *c, int *err)
 	if (atomic_load_explicit(&d->conn->state, memory_order_relaxed) == RDS_CONN_DOWN)
 		start = d->conn;
 	rds_unlock(&d->conn->tx);
-	if (a == AGAIN)
+	if (a == AGAIN || route_may_appear(d))
 		d->conn = NULL;
 out:
 	rds_unlock(&sk->tx);

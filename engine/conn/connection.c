@@ -502,6 +502,11 @@ static struct rds_conn *conn_accept_from(const struct rds_transport *t, const st
 	rds_lock(&rds_lock_control);
 	conn = rds_conn_find(RDS_CONN_PEER, id);
 	*why = conn ? 0 : conn_may_come(t, id);
+	/* a process of another user has got hold of the id of one that has ended */
+	if (conn && registry_slot_is_others(id->peer_slot) && conn->id.peer_slot != id->peer_slot) {
+		*why = -EACCES;
+		conn = NULL;
+	}
 	if (!conn && !*why)
 		conn = rds_conn_get_locked(RDS_CONN_PEER, id, why);
 	rds_unlock(&rds_lock_control);

@@ -53,6 +53,12 @@
 #include "engine/conn/port_cache.h"
 
 #define AGAIN_NS (10 * 1000000ull)
+/*
+ * A redirect from this number on takes no message back: only the route is looked up again.  A
+ * process of another user of this host cannot see when a socket of ours is closed (node/others.c).
+ * What it has sent meanwhile is dropped, as for any closed socket.
+ */
+#define NO_MESSAGE UINT64_MAX
 /* a peer that runs this library causes at most one for each port, until it acknowledges it */
 #define REDIRECTS_OUT_MAX 65536u
 
@@ -150,7 +156,11 @@ static bool redirect_note_port(struct rds_conn *conn, uint16_t port, uint64_t se
 
 enum rds_rx_verdict rds_conn_redirect_refuse(struct rds_conn *conn, struct rds_ep *ep, const struct rds_hdr *hdr)
 {
-	if (!(((struct rds_ep_head *)ep)->t->ops->caps & RDS_TCAP_REMOTE) || !port_may_have_moved(conn, hdr->dport)) {
+	bool far = ((struct rds_ep_head *)ep)->t->ops->caps & RDS_TCAP_REMOTE;
+
+	if (!far && registry_slot_is_others(conn->id.peer_slot))
+		(void)redirect_note_port(conn, hdr->dport, NO_MESSAGE, false);
+	if (!far || !port_may_have_moved(conn, hdr->dport)) {
 		RDS_STAT_INC_RX(recv_drop_no_sock);
 		return RDS_RX_DONE;
 	}

@@ -38,7 +38,7 @@ static void conn_id_clear_peer(struct rds_conn_id *id)
 
 /* The socket that has a port of this host. */
 struct port_owner {
-	uint32_t sock; /* as in struct rds_queue_unacked; 0: no socket has it */
+	uint32_t sock; /* as in struct rds_queue_unacked; 0: no socket has it, or one of another user */
 	bool moved;    /* the socket has had another owner */
 };
 
@@ -57,9 +57,9 @@ static int port_owner_of(const struct rds_addr *dst, bool far, struct rds_conn_i
 	conn_id_clear_peer(id);
 	*kind = RDS_CONN_LOOP;
 	*has = (struct port_owner){0};
-	err = dst->port ? registry_lookup(rds_node_registry, &dst->ip, dst->port, dst->scope, &own) : -ENOENT;
+	err = dst->port ? registry_lookup_all(rds_node_registry, &dst->ip, dst->port, dst->scope, &own) : -ENOENT;
 	if (!err)
-		*has = (struct port_owner){.sock = (uint32_t)(own.order + 1), .moved = own.moved};
+		*has = (struct port_owner){.sock = own.others ? 0 : (uint32_t)(own.order + 1), .moved = own.moved};
 	/* the socket changes its owner, unless its last copy has been closed */
 	if (!err && own.proc == REGISTRY_NOBODY) {
 		id->peer_slot = REGISTRY_NOBODY;
@@ -75,7 +75,8 @@ static int port_owner_of(const struct rds_addr *dst, bool far, struct rds_conn_i
 		id->peer = own.procid;
 		id->peer_slot = own.proc;
 		if (far && rds_transport_set.prefer_remote && own.transport == RDS_TRANS_IB)
-			id->peer_port = registry_proc_cm_port(rds_node_registry, own.proc, &own.procid);
+			id->peer_port = own.others ? own.cm_port
+						   : registry_proc_cm_port(rds_node_registry, own.proc, &own.procid);
 	}
 	return err;
 }

@@ -4,6 +4,10 @@
  *
  *	<RDS_PRELOAD_REGISTRY_DIR>/rdspreload-<uid>/node-<network namespace>-v<version>
  *
+ * The directory is rdspreload-g<gid>-<uid> or rdspreload-all-<uid> if other users may join the node
+ * (RDS_PRELOAD_SHARE). They may read the directory, which shows the ports (port_name.c), but never
+ * open the file: who may open a file can lock it, and who may write to it can truncate it.
+ *
  * The process that holds the record lock of a blank file fills it in, and writes the magic number
  * last. So a process that is killed in between leaves a file that the next process completes. All
  * memory is reserved before it is touched, so a full /dev/shm is ENOSPC here and never SIGBUS
@@ -23,16 +27,13 @@
 #include "engine/sys/patience.h"
 #include "engine/node/registry_impl.h"
 
-struct share_rights {
-	mode_t dir, file;
-	mode_t never; /* bits that must not be set: others could write */
+static const mode_t dir_rights[] = {
+	[RDS_OPT_SHARE_USER] = 0700,
+	[RDS_OPT_SHARE_GROUP] = 0750,
+	[RDS_OPT_SHARE_ALL] = 0755,
 };
-
-static const struct share_rights share_rights_of[] = {
-	[RDS_OPT_SHARE_USER] = {0700, 0600, 0022},
-	[RDS_OPT_SHARE_GROUP] = {0770, 0660, 0002},
-	[RDS_OPT_SHARE_ALL] = {01777, 0666, 0000},
-};
+#define FILE_RIGHTS 0600
+#define RIGHTS_NEVER 0022 /* others could write */
 
 static uid_t my_uid(void)
 {
@@ -61,30 +62,22 @@ static bool owner_is_us(int fd, const struct stat *st)
 
 /*
  * May this process trust the file? Missing rights come from a umask, or from a creator that was
- * killed before its chmod. The owner sets them; any other process waits (-EAGAIN) until the owner
- * has done so.
+ * killed before its chmod.
  */
 static int check_rights(int fd, const char *path, mode_t want)
 {
-	int share = rds_options()->share;
 	struct stat st;
 	int ret = os_fstat(fd, &st);
-	bool mine;
 
 	if (ret)
 		return ret;
-	mine = owner_is_us(fd, &st);
-	if (share == RDS_OPT_SHARE_USER && !mine)
+	if (!owner_is_us(fd, &st))
 		return file_refuse(path, "belongs to another user", &st);
-	if (share == RDS_OPT_SHARE_GROUP && st.st_gid != my_gid() && !(mine && os_fchown(fd, (uid_t)-1, my_gid()) == 0))
+	if (rds_options()->share == RDS_OPT_SHARE_GROUP && st.st_gid != my_gid() && os_fchown(fd, (uid_t)-1, my_gid()))
 		return file_refuse(path, "does not belong to this process's group", &st);
-	if (st.st_mode & share_rights_of[share].never)
+	if (st.st_mode & RIGHTS_NEVER)
 		return file_refuse(path, "can be written by others", &st);
-	if ((st.st_mode & want) == want)
-		return 0;
-	if (mine)
-		return os_fchmod(fd, want);
-	return -EAGAIN;
+	return (st.st_mode & want) == want ? 0 : os_fchmod(fd, want);
 }
 
 /*
@@ -149,32 +142,37 @@ static int file_error(const char *path, const char *what, int err)
 	return err;
 }
 
-static int node_dir_open(struct registry *reg)
+int reg_dir_path(uid_t uid, char *path, size_t len)
+{
+	const struct rds_options *o = rds_options();
+	int n;
+
+	if (o->share == RDS_OPT_SHARE_USER)
+		n = snprintf(path, len, "%s/rdspreload-%u", o->registry_dir, (unsigned)uid);
+	else if (o->share == RDS_OPT_SHARE_GROUP)
+		n = snprintf(path, len, "%s/rdspreload-g%u-%u", o->registry_dir, (unsigned)my_gid(), (unsigned)uid);
+	else
+		n = snprintf(path, len, "%s/rdspreload-all-%u", o->registry_dir, (unsigned)uid);
+	return (size_t)n < len ? 0 : -ENAMETOOLONG;
+}
+
+int reg_dir_open(char *path, size_t len)
 {
 	const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 	const struct rds_options *o = rds_options();
-	int fd, ret, n, len = (int)sizeof(reg->path);
+	int fd, ret = reg_dir_path(my_uid(), path, len);
 
-	if (o->share == RDS_OPT_SHARE_USER)
-		n = snprintf(reg->path, len, "%s/rdspreload-%u", o->registry_dir, (unsigned)my_uid());
-	else if (o->share == RDS_OPT_SHARE_GROUP)
-		n = snprintf(reg->path, len, "%s/rdspreload-g%u", o->registry_dir, (unsigned)my_gid());
-	else
-		n = snprintf(reg->path, len, "%s/rdspreload-all", o->registry_dir);
-	if (n >= len)
-		return file_error(o->registry_dir, "use the long name of", -ENAMETOOLONG);
-
-	ret = os_mkdir(reg->path, share_rights_of[o->share].dir);
+	if (ret)
+		return file_error(o->registry_dir, "use the long name of", ret);
+	ret = os_mkdir(path, dir_rights[o->share]);
 	if (ret && ret != -EEXIST)
-		return file_error(reg->path, "make", ret);
-	fd = open_mending_rights(AT_FDCWD, reg->path, flags, S_IRWXU);
-	if (fd == -EACCES && o->share != RDS_OPT_SHARE_USER)
-		return -EAGAIN;
+		return file_error(path, "make", ret);
+	fd = open_mending_rights(AT_FDCWD, path, flags, S_IRWXU);
 	if (fd < 0) {
-		file_error(reg->path, "open as a directory", fd);
+		file_error(path, "open as a directory", fd);
 		return fd == -ENOTDIR || fd == -ELOOP ? -EACCES : fd;
 	}
-	ret = check_rights(fd, reg->path, share_rights_of[o->share].dir);
+	ret = check_rights(fd, path, dir_rights[o->share]);
 	if (ret) {
 		os_close(fd);
 		return ret;
@@ -194,17 +192,13 @@ uint64_t reg_file_netns(void)
 	return 0;
 }
 
-/*
- * First without O_CREAT: in a sticky directory the kernel may refuse that flag for files of other
- * users.
- */
-static int node_file_open_name(int dir, const char *name, mode_t mode)
+static int node_file_open_name(int dir, const char *name)
 {
 	int flags = O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
 	int fd = open_mending_rights(dir, name, flags, S_IRUSR | S_IWUSR);
 
 	if (fd == -ENOENT) {
-		fd = os_openat(dir, name, flags | O_CREAT | O_EXCL, mode);
+		fd = os_openat(dir, name, flags | O_CREAT | O_EXCL, FILE_RIGHTS);
 		if (fd == -EEXIST)
 			return -EAGAIN;
 	}
@@ -213,21 +207,20 @@ static int node_file_open_name(int dir, const char *name, mode_t mode)
 
 static int node_file_open(struct registry *reg)
 {
-	int share = rds_options()->share;
 	struct stat st;
 	char name[48];
 	int dir, fd, ret;
 	size_t n;
 
-	dir = node_dir_open(reg);
+	dir = reg_dir_open(reg->path, sizeof(reg->path));
 	if (dir < 0)
 		return dir;
 	snprintf(name, sizeof(name), "node-%llu-v%d", (unsigned long long)reg_file_netns(), REG_VERSION);
-	fd = node_file_open_name(dir, name, share_rights_of[share].file);
+	fd = node_file_open_name(dir, name);
 	os_close(dir);
 	n = strlen(reg->path);
 	snprintf(reg->path + n, sizeof(reg->path) - n, "/%s", name);
-	if (fd == -EAGAIN || (fd == -EACCES && share != RDS_OPT_SHARE_USER))
+	if (fd == -EAGAIN)
 		return -EAGAIN;
 	if (fd == -ELOOP) {
 		rds_error("registry: %s is a symbolic link: remove it, or set RDS_PRELOAD_REGISTRY_DIR", reg->path);
@@ -239,7 +232,7 @@ static int node_file_open(struct registry *reg)
 	if (!ret && !S_ISREG(st.st_mode))
 		ret = file_refuse(reg->path, "is not a file", &st);
 	if (!ret)
-		ret = check_rights(fd, reg->path, share_rights_of[share].file);
+		ret = check_rights(fd, reg->path, FILE_RIGHTS);
 	if (ret) {
 		os_close(fd);
 		return ret;
@@ -379,7 +372,7 @@ static int lost_file_prefer(struct registry *reg, int fd)
 		os_close(fd);
 		return file_error(reg->path, "find out who else has", lost);
 	}
-	if (check_rights(lost, reg->path, share_rights_of[rds_options()->share].file)) {
+	if (check_rights(lost, reg->path, FILE_RIGHTS)) {
 		os_close(lost);
 		return fd;
 	}

@@ -20,7 +20,6 @@
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 
-#include "engine/sys/options.h"
 #include "engine/sys/os.h"
 #include "engine/node/registry_impl.h"
 
@@ -63,7 +62,7 @@ static bool lost_file_is(const struct lost_search *l, int fd)
 	struct stat st;
 
 	return !os_fstat(fd, &st) && S_ISREG(st.st_mode) && !st.st_nlink && st.st_ino == l->ino &&
-	       st.st_dev == l->st.st_dev && (rds_options()->share != RDS_OPT_SHARE_USER || st.st_uid == l->st.st_uid);
+	       st.st_dev == l->st.st_dev && st.st_uid == l->st.st_uid;
 }
 
 /*

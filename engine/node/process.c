@@ -125,6 +125,7 @@ void reg_orphan_sweep(struct registry *reg)
 			left = true;
 			continue;
 		}
+		reg_port_clean(reg, s);
 		reg_bindings_begin(reg);
 		reg_sock_free(reg, link);
 		reg_bindings_end(reg);
@@ -197,6 +198,8 @@ static void dead_free_socks(struct registry *reg, const struct reg_dead *dead)
 		if (!reg_load(&s->mark) || !dead_has_slot(dead, reg_load(&s->proc)))
 			continue;
 		stays = reg_sock_survives(s, &name);
+		if (!stays)
+			reg_port_clean(reg, s);
 		reg_bindings_begin(reg);
 		if (stays) {
 			reg_store(&reg_area(reg)->orphans, 1);
@@ -294,6 +297,8 @@ static bool slot_is_of(struct registry *reg, uint32_t slot, const struct rds_pro
 
 bool registry_proc_alive(struct registry *reg, uint32_t slot, const struct rds_procid *id)
 {
+	if (registry_slot_is_others(slot))
+		return reg_others_alive(slot, id);
 	return slot_is_of(reg, slot, id) &&
 	       (slot == reg->slot || (reg_slot_held(reg, slot) && slot_is_of(reg, slot, id)));
 }
@@ -356,15 +361,13 @@ static bool pid_has_slot(struct registry *reg, pid_t pid)
 
 /*
  * The kernel reports the file's owner in the same terms as a peer's user, whatever user namespace
- * this process has entered since it opened the file. A shared file may belong to another user.
+ * this process has entered since it opened the file.
  */
 bool registry_is_user(struct registry *reg, uid_t uid)
 {
-	struct stat st = {.st_uid = reg->identity.uid};
+	struct stat st;
 
-	if (rds_options()->share == RDS_OPT_SHARE_USER && os_fstat(reg_fd(reg), &st))
-		return false;
-	return uid == st.st_uid && os_uid_is_known(uid);
+	return os_fstat(reg_fd(reg), &st) == 0 && uid == st.st_uid && os_uid_is_known(uid);
 }
 
 static bool gid_is_node_group(struct registry *reg, gid_t gid)

@@ -61,6 +61,7 @@ int registry_open(struct registry **out)
 	reg->pid = pid;
 	reg->slot = REG_PROCS;
 	os_fd_init(&reg->fds);
+	reg_ports_init(reg);
 	ret = reg_file_open(reg);
 	if (!ret)
 		ret = join_node(reg);
@@ -265,35 +266,64 @@ static int bind_locked(struct registry *reg, struct reg_sock *s, uint32_t idx, s
 	return 0;
 }
 
-/* again: the change was made once and did not count, but it may have been copied. */
-static int try_bind(struct registry *reg, uint32_t idx, struct reg_key *key, uint16_t hint, int transport, bool again)
+struct claim {
+	struct reg_key key;
+	uint16_t hint; /* where the search begins; 0: key.port is what is wanted */
+	int transport;
+	int hold;   /* gets the name of the port (port_name.c); -1: none is needed */
+	bool held;  /* ... and has it: it cannot have another one */
+	bool taken; /* another socket has it, but the port is free here */
+	bool again; /* the change was made once and did not count, but it may have been copied */
+};
+
+/* Locked: a port that is free here, and of which no other user has the name. */
+static int claim_port(struct registry *reg, struct claim *c)
 {
-	struct reg_sock *s;
 	int ret = 0;
 
+	for (unsigned left = 65534; left; left--) {
+		if (c->hint && !c->held)
+			c->key.port = choose_port(reg, c->key, c->hint);
+		else
+			ret = key_claim(reg, &c->key);
+		if (ret || !c->key.port)
+			return ret ? ret : -EADDRINUSE;
+		if (!c->held)
+			ret = reg_port_hold(reg, &c->key, c->hold);
+		c->held |= !ret;
+		c->taken = ret == -EADDRINUSE;
+		if (ret != -EADDRINUSE || !c->hint)
+			return ret;
+		reg_heartbeat(reg);
+		c->hint = c->key.port == 65535 ? 2 : c->key.port + 1;
+		ret = 0;
+	}
+	return -EADDRINUSE;
+}
+
+static int try_bind(struct registry *reg, uint32_t idx, struct claim *c)
+{
+	struct reg_sock *s;
+	int ret;
+
 	s = reg_sock_own(reg, reg->at, idx);
-	if (s && again && reg_load(&s->mark) != REG_SOCK_USED) {
-		key->port = (uint16_t)reg_load(&s->mark);
+	if (s && c->again && reg_load(&s->mark) != REG_SOCK_USED) {
+		c->key.port = (uint16_t)reg_load(&s->mark);
 		return 0;
 	}
-	if (hint)
-		key->port = choose_port(reg, *key, hint);
-	else
-		ret = key_claim(reg, key);
-	if (ret || !key->port)
-		return ret ? ret : -EADDRINUSE;
+	ret = claim_port(reg, c);
+	if (ret)
+		return ret;
 	s = reg_sock_own(reg, reg->at, idx); /* the repair may have removed this entry */
 	if (!s)
 		return -EIO;
-	return reg_load(&s->mark) != REG_SOCK_USED ? -EINVAL : bind_locked(reg, s, idx, key, transport);
+	return reg_load(&s->mark) != REG_SOCK_USED ? -EINVAL : bind_locked(reg, s, idx, &c->key, c->transport);
 }
 
-int registry_sock_bind(struct registry *reg, uint32_t idx, const struct in6_addr *addr, uint16_t port, uint32_t scope,
-		       int transport, uint16_t *bound_port)
+int registry_sock_claim(struct registry *reg, uint32_t idx, const struct in6_addr *addr, uint16_t port, uint32_t scope,
+			int transport, int hold, uint16_t *bound_port)
 {
-	struct reg_key key = reg_key_make(addr, port, scope);
-	uint16_t hint = 0;
-	bool again = false;
+	struct claim c = {.key = reg_key_make(addr, port, scope), .transport = transport, .hold = hold};
 	int ret;
 
 	if (!port) {
@@ -301,20 +331,29 @@ int registry_sock_bind(struct registry *reg, uint32_t idx, const struct in6_addr
 		 * A long search is made without the lock; under the lock its result is only
 		 * confirmed.
 		 */
-		os_random(&hint, sizeof(hint));
-		hint = reg_table_unused_port(reg_view_current(reg), key, hint);
-		hint = hint ? hint : 2;
+		os_random(&c.hint, sizeof(c.hint));
+		c.hint = reg_table_unused_port(reg_view_current(reg), c.key, c.hint);
+		c.hint = c.hint ? c.hint : 2;
 	}
 	do {
 		ret = reg_lock(reg);
 		if (ret)
 			return ret;
-		ret = try_bind(reg, idx, &key, hint, transport, again);
-		again = !ret;
+		ret = try_bind(reg, idx, &c);
+		c.again = !ret;
 	} while (!reg_unlock(reg));
 	if (!ret)
-		*bound_port = key.port;
+		*bound_port = c.key.port;
+	/* its last owner may be about to end, or to close its copy of the name */
+	if (ret == -EADDRINUSE && port && c.taken && !reg_port_is_anothers(reg, &c.key))
+		ret = -EBUSY;
 	return ret;
+}
+
+int registry_sock_bind(struct registry *reg, uint32_t idx, const struct in6_addr *addr, uint16_t port, uint32_t scope,
+		       int transport, uint16_t *bound_port)
+{
+	return registry_sock_claim(reg, idx, addr, port, scope, transport, -1, bound_port);
 }
 
 int registry_check_lock(struct registry *reg)

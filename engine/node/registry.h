@@ -122,6 +122,22 @@ int registry_sock_add(struct registry *reg, uint64_t inode, uint32_t sndbuf, uin
 int registry_sock_bind(struct registry *reg, uint32_t idx, const struct in6_addr *addr, uint16_t port, uint32_t scope,
 		       int transport, uint16_t *bound_port);
 /*
+ * The same where processes of other users have ports, too (registry_has_others()). hold: an AF_UNIX
+ * stream socket without a name, which gets the name of the port. It keeps the port from other users
+ * until its last copy is closed. After -errno the caller closes it.
+ */
+int registry_sock_claim(struct registry *reg, uint32_t idx, const struct in6_addr *addr, uint16_t port, uint32_t scope,
+			int transport, int hold, uint16_t *bound_port);
+/*
+ * Shows other users that this process has the port. moved: another process had its socket before.
+ * hide: no process has it now, because its socket is closed or gets another owner.
+ */
+void registry_port_show(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope, int hold,
+			bool moved);
+void registry_port_hide(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope);
+/* Takes the name of a port whose socket this process has taken over. 0 or -EADDRINUSE. */
+int registry_port_hold(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope, int hold);
+/*
  * Stores the socket's name (socket_name.h). If the process ends and the socket still exists,
  * because other processes have descriptors of it, it becomes an orphan instead of being removed.
  */
@@ -162,12 +178,28 @@ bool registry_sock_is_gone(struct registry *reg, uint32_t idx, const struct rds_
 uint64_t registry_sock_order(struct registry *reg, uint32_t idx);
 
 #define REGISTRY_NOBODY 1024u /* not a process slot */
+/*
+ * The processes of other users (RDS_PRELOAD_SHARE) have slots in registries that this process does
+ * not see. Here they have this number plus the user's instead. So the functions that take a slot
+ * and an id know of which user the process has to be; the kernel tells whether it is.
+ */
+#define REGISTRY_OTHERS 0x10000u
+static inline bool registry_slot_is_others(uint32_t slot)
+{
+	return slot >= REGISTRY_OTHERS && slot != UINT32_MAX;
+}
+/* May processes of other users join the node? */
+bool registry_has_others(void);
+/* What tells this node from others on the host, as text; "" without other users. */
+const char *registry_domain(const struct registry *reg);
 struct registry_owner {
 	uint32_t proc; /* slot, or REGISTRY_NOBODY */
 	uint32_t sock; /* entry index */
 	int32_t pid;
 	int32_t transport; /* of that socket */
 	bool moved;	   /* another process owned it before this one */
+	bool others;	   /* it is another user's: `sock` and `order` are not known */
+	uint16_t cm_port;  /* ... and registry_proc_cm_port() */
 	struct rds_procid procid;
 	/* Of that socket, and the same for each owner: no other socket of the node has had it. */
 	uint64_t order;
@@ -180,7 +212,14 @@ struct registry_owner {
 int registry_lookup(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
 		    struct registry_owner *out);
 /*
- * The same, but never waits for the record lock: -EIO or -EAGAIN where registry_lookup() would
+ * The same, and if no process of this user has the port, asks who else has. That takes some system
+ * calls, and none of them waits. REGISTRY_NOBODY, with `others`: somebody has the port, but which
+ * process has it cannot be told now.
+ */
+int registry_lookup_all(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
+			struct registry_owner *out);
+/*
+ * The same as registry_lookup(), but never waits for the record lock: -EIO or -EAGAIN where registry_lookup() would
  * wait.
  */
 int registry_lookup_nowait(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
@@ -208,7 +247,10 @@ void registry_sock_mailbox_clear(struct registry *reg, uint32_t idx);
 bool registry_lock_is_ours(struct registry *reg);
 int registry_orphan_act(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope, uint32_t left,
 			uint32_t more, int (*act)(const struct rds_procid *name, void *arg), void *arg);
-/* Does the process with that slot and id still hold its lock? One system call. */
+/*
+ * Does the process with that slot and id still hold its lock? One system call. Of another user's
+ * process: does it still listen?
+ */
 bool registry_proc_alive(struct registry *reg, uint32_t slot, const struct rds_procid *id);
 /* The slot of the process with that id. Lock-free; does not check that the process is alive. */
 bool registry_proc_find(struct registry *reg, const struct rds_procid *id, uint32_t *slot);
@@ -226,6 +268,11 @@ pid_t registry_proc_pid(struct registry *reg, uint32_t slot, const struct rds_pr
  * also if the pid is of a namespace that we do not see.
  */
 bool registry_proc_pid_is(struct registry *reg, uint32_t slot, const struct rds_procid *id, pid_t pid);
+/*
+ * Is that process, which says that it has this id, and this slot in its registry, the one with these
+ * credentials? Then *slot gets its number here. Makes system calls.
+ */
+bool registry_proc_is_of(struct registry *reg, uint32_t *slot, const struct rds_procid *id, const struct ucred *cred);
 /*
  * May that process communicate with this one (RDS_PRELOAD_SHARE)? A process that has opened the
  * file was allowed to, and still is after it has given up its rights, as services do when they have

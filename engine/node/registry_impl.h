@@ -68,6 +68,9 @@ struct registry {
 	 */
 	int in_vain;
 	char path[256]; /* for log lines */
+	/* Of the names of ports (port_name.c); "": no other user may join the node. */
+	char domain[48];
+	uint64_t netns;
 };
 
 struct reg_key {
@@ -110,6 +113,11 @@ int reg_file_refresh(struct registry *reg);
  * -ENOSPC.
  */
 int reg_file_grow(struct registry *reg);
+
+/* The directory of that user's file. 0 or -ENAMETOOLONG. */
+int reg_dir_path(uid_t uid, char *path, size_t len);
+/* Ours: makes it if it does not exist. A descriptor, or -errno, which has been logged. */
+int reg_dir_open(char *path, size_t len);
 
 /* ---- inherited.c ---- */
 void reg_inherited_note(struct registry *reg); /* which file was opened by its name */
@@ -198,6 +206,24 @@ struct reg_sock *reg_sock_own(struct registry *reg, struct reg_view *v, uint32_t
 /* locked: reg_table_find() that repairs damage */
 uint32_t reg_table_find_repaired(struct registry *reg, const struct reg_key *key);
 struct reg_key reg_key_make(const struct in6_addr *addr, uint16_t port, uint32_t scope);
+
+/* ---- port_name.c ---- */
+void reg_ports_init(struct registry *reg);
+/* Gives the socket the name of the port. 0, also without a socket (-1); -EADDRINUSE. */
+int reg_port_hold(struct registry *reg, const struct reg_key *key, int fd);
+/* Has a process of another user that name? False also if it is about to give it back. */
+bool reg_port_is_anothers(struct registry *reg, const struct reg_key *key);
+/* Locked: the process that had the port has ended, and nobody has the socket. */
+void reg_port_clean(struct registry *reg, struct reg_sock *s);
+/* What another user has written: process id, moved, cm_port. 0 or -EINVAL. */
+int reg_port_parse(const char *text, long len, struct registry_owner *out);
+/* As registry_lookup(), of the other users' processes. */
+int reg_port_lookup(struct registry *reg, const struct reg_key *key, struct registry_owner *out);
+
+/* ---- others.c ---- */
+/* Is there a process, of any user, with that id and these credentials? *slot gets its number here. */
+bool reg_others_find(struct registry *reg, const struct rds_procid *id, const struct ucred *cred, uint32_t *slot);
+bool reg_others_alive(uint32_t slot, const struct rds_procid *id);
 
 /* ---- process.c ---- */
 int reg_proc_join(struct registry *reg); /* locked: takes a slot; may be repeated */

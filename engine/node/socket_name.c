@@ -136,17 +136,33 @@ socklen_t rds_node_listen_name(const struct rds_procid *id, struct sockaddr_un *
 	return (socklen_t)(p - (char *)out);
 }
 
-bool rds_node_proc_listens(const struct rds_procid *id)
+int rds_node_name_cred(const struct sockaddr_un *name, socklen_t len, struct ucred *cred)
+{
+	int fd = os_socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), ret;
+	socklen_t size = sizeof(*cred);
+
+	if (fd < 0)
+		return fd;
+	ret = os_connect(fd, (const struct sockaddr *)name, len);
+	if (!ret)
+		ret = os_getsockopt(fd, SOL_SOCKET, SO_PEERCRED, cred, &size);
+	os_close(fd);
+	return ret;
+}
+
+int rds_node_proc_cred(const struct rds_procid *id, struct ucred *cred)
 {
 	struct sockaddr_un name;
 	socklen_t len = rds_node_listen_name(id, &name);
-	_Atomic int fd = -1;
-	int ret = os_dup_high_slot(os_socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), &fd);
 
-	if (ret == 0)
-		ret = os_connect(fd, (struct sockaddr *)&name, len);
-	os_close_slot(&fd);
-	return ret != -ECONNREFUSED;
+	return rds_node_name_cred(&name, len, cred);
+}
+
+bool rds_node_proc_listens(const struct rds_procid *id)
+{
+	struct ucred cred;
+
+	return rds_node_proc_cred(id, &cred) != -ECONNREFUSED;
 }
 
 bool rds_node_peer_trusted(int fd)

@@ -26,6 +26,7 @@
 #define RDS_NODE_NAME_REGISTRY "rds.registry."
 
 struct sockaddr_un;
+struct ucred;
 
 socklen_t rds_node_name_address(const char *prefix, const struct rds_procid *name, struct sockaddr_un *sun);
 void rds_node_name_bind(int standin, struct rds_procid *name); /* gives it a fresh name */
@@ -48,6 +49,13 @@ socklen_t rds_node_listen_name(const struct rds_procid *id, struct sockaddr_un *
  * this cannot be found out. Makes some system calls; does not wait.
  */
 bool rds_node_proc_listens(const struct rds_procid *id);
+/*
+ * Asks the kernel whose process listens there. -ECONNREFUSED: none does. Another error: it cannot be
+ * told now.
+ */
+int rds_node_proc_cred(const struct rds_procid *id, struct ucred *cred);
+/* The same of any address, of a stream socket. */
+int rds_node_name_cred(const struct sockaddr_un *name, socklen_t len, struct ucred *cred);
 /*
  * May the process at the other end of this connected AF_UNIX socket exchange information with this
  * one?

@@ -6,7 +6,9 @@
  * The libraries of RDMA devices keep descriptor numbers inside themselves and use them from any
  * thread.  So with such a transport the helper cannot have a descriptor table of its own.  That is
  * decided once, when the helper starts: does the machine have a device then?  A device that comes
- * later is not used by this process.  Must not know how a transport works.
+ * later is not used by this process.  The same holds for a node of several users, where each bound
+ * socket has a listener that the helper empties (calls/port_hold.c), and that every thread of the
+ * program makes and closes at once.  Must not know how a transport works.
  */
 #include "engine/progress/transports.h"
 #include "engine/transport/shm/shm_transport.h"
@@ -86,7 +88,7 @@ bool rds_transports_have_device(void)
 
 bool rds_transports_share_table(void)
 {
-	return rds_transports_have_device();
+	return rds_transports_have_device() || registry_has_others();
 }
 
 int rds_transports_start(void)

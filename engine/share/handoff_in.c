@@ -30,6 +30,7 @@
 #include "engine/progress/transports.h"
 #include "engine/calls/start.h"
 #include "engine/calls/close.h"
+#include "engine/calls/port_hold.h"
 
 #define MESSAGE_MAX (1u << 20)
 /*
@@ -228,6 +229,7 @@ static int handoff_revive_socket(struct rds_sock *sk, const struct rds_share_sta
 	if (!err && mailbox >= 0)
 		err = rds_mailbox_empty(mailbox, sk);
 	if (!err) {
+		rds_call_port_take(sk);
 		handoff_open_socket(sk, st, r);
 		rds_sock_changed(sk);
 	} else {

@@ -45,6 +45,7 @@
 #include "engine/share/lease.h"
 #include "engine/progress/progress.h"
 #include "engine/calls/close.h"
+#include "engine/calls/port_hold.h"
 
 #define ROUNDS 256
 
@@ -228,6 +229,8 @@ static void handoff_orphan_port(struct rds_sock *sk, void *arg)
 		return;
 	err = registry_sock_orphan(rds_node_registry, sk->reg_idx, &sk->name);
 	sk->nobodys = !err;
+	if (!err && rds_sock_bound(sk))
+		registry_port_hide(rds_node_registry, &sk->laddr.ip, sk->laddr.port, sk->laddr.scope);
 	handoff_log_lost(err);
 }
 
@@ -488,6 +491,8 @@ static bool handoff_unpark(struct rds_sock *sk, int standin)
 	os_close(fds[0]);
 	os_close(fds[1]);
 	mine = !registry_sock_take_over(rds_node_registry, sk->reg_idx, &sk->name, false);
+	if (mine)
+		rds_call_port_show(sk, true);
 	err = fds[2] < 0 || !mine ? 0 : rds_mailbox_empty(fds[2], sk);
 	if (err)
 		rds_error("messages that waited for the next owner of an RDS socket are lost: %s", strerror(-err));

@@ -42,6 +42,7 @@ static struct rds_sock *sock_slab_get(void)
 			os_fd_init(&sk[i].pair);
 			os_fd_init(&sk[i].lease_fd);
 			os_fd_init(&sk[i].mailbox_fd);
+			atomic_store(&sk[i].port_fd, -1);
 			sk[i].next_free = sock_slab_free;
 			sock_slab_free = &sk[i];
 		}

@@ -94,6 +94,9 @@ struct rds_sock {
 	/* what is kept in case this process is killed (share/lease.h) */
 	_Atomic(struct rds_lease_page *) lease;
 	struct os_fd lease_fd, mailbox_fd; /* mailbox_fd may be absent */
+	/* name of its port, if other users may join the node (calls/port_hold.c; control) */
+	_Atomic int port_fd;
+	struct rds_helper_event port_ev;
 	_Atomic unsigned lease_wanted;
 	struct rds_sock *lease_next; /* control */
 

@@ -4,7 +4,7 @@
  * with a better one; two that share a node (RDS_PRELOAD_SHARE=all), and root with them; a /proc
  * that hides other users' processes.
  */
-#include "others.h"
+#include "users.h"
 
 #include <sched.h>
 #include <sys/mount.h>
@@ -46,22 +46,6 @@ static void ask(int heard)
 	}
 }
 
-/* The same program as another user: the library reads its options when it is loaded. */
-static pid_t runs_as(unsigned user, mode_t mask, char *role, int fd)
-{
-	char number[16], *argv[] = {self, role, number, NULL};
-	pid_t pid = fork();
-
-	check(pid >= 0, "fork");
-	if (pid)
-		return pid;
-	snprintf(number, sizeof(number), "%d", fd);
-	umask(mask);
-	check(setgid(user) == 0 && setuid(user) == 0, "setuid");
-	execv(self, argv);
-	program_fail(__FILE__, __LINE__, "execv");
-}
-
 static void talk(const char *what, unsigned server, unsigned client, mode_t mask)
 {
 	pid_t one, other;
@@ -70,8 +54,8 @@ static void talk(const char *what, unsigned server, unsigned client, mode_t mask
 	printf("%s: uid %u and %u, umask %04o\n", what, server, client, (unsigned)mask);
 	fflush(stdout);
 	check(pipe(said) == 0, "pipe");
-	one = runs_as(server, mask, "serve", said[1]);
-	other = runs_as(client, mask, "ask", said[0]);
+	one = runs_as(server, mask, "serve", said[1], -1);
+	other = runs_as(client, mask, "ask", said[0], -1);
 	close(said[0]);
 	close(said[1]);
 	finished(other);
@@ -103,7 +87,7 @@ static void apart(void *arg)
 
 int main(int argc, char **argv)
 {
-	if (argc == 3) {
+	if (argc == 4) {
 		argv[1][0] == 's' ? serve(atoi(argv[2])) : ask(atoi(argv[2]));
 		return 0;
 	}

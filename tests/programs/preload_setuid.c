@@ -7,7 +7,7 @@
  *
  * Each case is a program of its own, because the library reads its options when it is loaded.
  */
-#include "others.h"
+#include "users.h"
 
 #include <stdbool.h>
 

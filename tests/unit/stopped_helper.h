@@ -27,6 +27,8 @@ static void step(const char *what);
 #include "engine/node/area.c"
 #include "engine/node/file.c"
 #include "engine/node/own_entry.c"
+#include "engine/node/others.c"
+#include "engine/node/port_name.c"
 #include "engine/node/area_lock.c"
 #include "engine/node/file_lock.c"
 #include "engine/node/inherited.c"

@@ -15,6 +15,7 @@
  */
 #include <stdlib.h>
 
+#include "engine/node/local_address.h"
 #include "engine/transport/shm/shm.h"
 
 #define LAST_TRIES 100

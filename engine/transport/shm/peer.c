@@ -254,14 +254,18 @@ void rds_shm_reclaim(void)
 /* ---- packets ---- */
 
 /*
- * The identity that a process of another user claims must agree with the lock in the registry.  The
- * kernel tells which process has the lock.
+ * The identity that a process claims must agree with what the kernel tells: who has the lock in the
+ * registry, or, of another user's process, who listens under that id.
  */
-static bool peer_identity_holds(const struct shm_peer *p, const struct shm_ctl_msg *msg)
+static bool peer_identity_holds(struct shm_peer *p, const struct shm_ctl_msg *msg)
 {
-	if (registry_is_user(rds_node_registry, p->cred.uid) ||
-	    registry_proc_pid_is(rds_node_registry, msg->slot, &msg->self, p->cred.pid))
+	uint32_t slot = msg->slot;
+
+	if (registry_proc_is_of(rds_node_registry, &slot, &msg->self, &p->cred) &&
+	    (!p->dialled || !registry_slot_is_others(p->slot) || p->slot == slot)) {
+		p->slot = slot;
 		return true;
+	}
 	rds_warn("process %d of user %u is refused: it is not the one that it says it is", (int)p->cred.pid,
 		 (unsigned)p->cred.uid);
 	return false;
@@ -302,7 +306,6 @@ static int peer_on_hello(struct shm_peer *p, const struct shm_ctl_msg *msg, int 
 	shm_wake_fd_init(&p->helper, fds[1], helper);
 	fds[0] = fds[1] = -1;
 	p->id = msg->self;
-	p->slot = msg->slot;
 	p->known = true;
 	shm_fetch_learn(p, msg);
 	return 0;

@@ -51,14 +51,17 @@ static struct {
 
 static socklen_t rendezvous_address(struct sockaddr_un *un)
 {
+	const char *domain = registry_domain(rds_node_registry);
 	struct stat st = {0};
+	char own[40];
 	int n;
 
 	os_fstat(os_fd(registry_fds(rds_node_registry)), &st);
+	snprintf(own, sizeof(own), "%llx-%llx", (unsigned long long)st.st_dev, (unsigned long long)st.st_ino);
 	memset(un, 0, sizeof(*un));
 	un->sun_family = AF_UNIX;
-	n = snprintf(un->sun_path + 1, sizeof(un->sun_path) - 1, "rdspreload-rendezvous-%d-%llx-%llx",
-		     (int)rds_options()->cm_port, (unsigned long long)st.st_dev, (unsigned long long)st.st_ino);
+	n = snprintf(un->sun_path + 1, sizeof(un->sun_path) - 1, "rdspreload-rendezvous-%d-%s",
+		     (int)rds_options()->cm_port, *domain ? domain : own);
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
@@ -223,12 +226,14 @@ static bool procid_is_self(const struct rds_procid *id)
 	return memcmp(id, registry_self(rds_node_registry), sizeof(*id)) == 0;
 }
 
-/* Redirects the peer to a process which, by the registry, is what the peer asks for. */
-static void answer_redirect(uint32_t slot, const struct rds_procid *id, enum verbs_status if_dead,
+/*
+ * Redirects the peer to a process which, by the registry, is what the peer asks for. port: where
+ * that process listens, if it is another user's.
+ */
+static void answer_redirect(uint32_t slot, const struct rds_procid *id, uint16_t port, enum verbs_status if_dead,
 			    struct verbs_answer *answer)
 {
 	struct registry *reg = rds_node_registry;
-	uint16_t port = atomic_load(&verbs_cm.port);
 
 	if (!procid_is_self(id)) {
 		if (!registry_proc_alive(reg, slot, id)) {
@@ -236,7 +241,10 @@ static void answer_redirect(uint32_t slot, const struct rds_procid *id, enum ver
 			answer->status = (uint8_t)if_dead;
 			return;
 		}
-		port = registry_proc_cm_port(reg, slot, id);
+		if (!registry_slot_is_others(slot))
+			port = registry_proc_cm_port(reg, slot, id);
+	} else {
+		port = atomic_load(&verbs_cm.port);
 	}
 	if (!port) { /* the process does not listen yet */
 		answer->status = VERBS_AGAIN;
@@ -259,9 +267,8 @@ static int answer_find_ping(const struct in6_addr *laddr, uint32_t scope, struct
 	err = -ENOENT;
 	for (i = 0; i < n && err; i++)
 		if (socks[i].bound_port && rds_ip_equal(&socks[i].bound, laddr) && socks[i].scope == scope) {
-			own->proc = socks[i].proc;
-			own->procid = socks[i].procid;
-			own->sock = socks[i].sock;
+			*own = (struct registry_owner){
+				.proc = socks[i].proc, .procid = socks[i].procid, .sock = socks[i].sock};
 			err = 0;
 		}
 	free(socks);
@@ -272,15 +279,16 @@ static void answer_locate(const struct verbs_request *req, const struct in6_addr
 			  struct verbs_answer *answer)
 {
 	struct registry_owner own;
-	int err = req->port ? registry_lookup(rds_node_registry, laddr, req->port, scope, &own)
+	int err = req->port ? registry_lookup_all(rds_node_registry, laddr, req->port, scope, &own)
 			    : answer_find_ping(laddr, scope, &own);
 
 	/* the socket is being handed off, or its last copy is closed */
 	if (!err && own.proc == REGISTRY_NOBODY)
-		answer->status =
-			registry_sock_is_gone(rds_node_registry, own.sock, &own.procid) ? VERBS_NO_PORT : VERBS_AGAIN;
+		answer->status = !own.others && registry_sock_is_gone(rds_node_registry, own.sock, &own.procid)
+					 ? VERBS_NO_PORT
+					 : VERBS_AGAIN;
 	else if (!err)
-		answer_redirect(own.proc, &own.procid, VERBS_NO_PORT, answer);
+		answer_redirect(own.proc, &own.procid, own.cm_port, VERBS_NO_PORT, answer);
 	else
 		answer->status = err == -ENOENT ? VERBS_NO_PORT : VERBS_AGAIN;
 }
@@ -295,7 +303,7 @@ bool verbs_rendezvous_request(const struct verbs_request *req, const struct in6_
 	else if (procid_is_self(&req->wanted))
 		return true;
 	else if (registry_proc_find(rds_node_registry, &req->wanted, &slot))
-		answer_redirect(slot, &req->wanted, VERBS_GONE, answer);
+		answer_redirect(slot, &req->wanted, 0, VERBS_GONE, answer);
 	else
 		/*
 		 * The process is in another registry (another user's), or has ended.  GONE would

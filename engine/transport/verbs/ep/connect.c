@@ -272,7 +272,7 @@ void verbs_connect_crossed(const struct rds_conn_id *id)
  */
 static uint16_t attempt_known_port(const struct rds_conn_id *id)
 {
-	if (id->peer_slot != RDS_SLOT_REMOTE)
+	if (id->peer_slot != RDS_SLOT_REMOTE && !registry_slot_is_others(id->peer_slot))
 		return registry_proc_cm_port(rds_node_registry, id->peer_slot, &id->peer);
 	return id->peer_port;
 }

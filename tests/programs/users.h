@@ -1,18 +1,35 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * others.h - for programs that become other users: a registry directory of one's own, for all
+ * users.h - for programs that become other users: a registry directory of their own, for all
  * users, with a copy of what is preloaded.
  */
-#ifndef OTHERS_H
-#define OTHERS_H
+#ifndef USERS_H
+#define USERS_H
 
 #include <fcntl.h>
 #include <sys/stat.h>
 
 #include "program.h"
 
-static char self[] = "/proc/self/exe", registry[] = "/dev/shm/rdsothers.XXXXXX";
+static char self[] = "/proc/self/exe", registry[] = "/dev/shm/rdsusers.XXXXXX";
 static pid_t maker;
+
+/* The same program as another user: the library reads its options when it is loaded. */
+static inline pid_t runs_as(unsigned user, mode_t mask, char *role, int fd, int fd2)
+{
+	char number[16], number2[16], *argv[] = {self, role, number, number2, NULL};
+	pid_t pid = fork();
+
+	check(pid >= 0, "fork");
+	if (pid)
+		return pid;
+	snprintf(number, sizeof(number), "%d", fd);
+	snprintf(number2, sizeof(number2), "%d", fd2);
+	umask(mask);
+	check(setgid(user) == 0 && setuid(user) == 0, "setuid");
+	execv(self, argv);
+	program_fail(__FILE__, __LINE__, "execv");
+}
 
 static inline void clean_up(void)
 {

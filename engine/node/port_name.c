@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * port_name.c - ports of a node with several users (RDS_PRELOAD_SHARE=group or all).
+ *
+ * A bound socket has a *port name*: a listening AF_UNIX socket with an abstract name that is made of
+ * the node and of the address, scope and port. The kernel gives the name to one socket at a time,
+ * whichever user's, and frees it with the last copy, however the process ends. It also tells
+ * everybody the user that has the name (SO_PEERCRED).
+ *
+ * That user's directory has a symbolic link for the port, whose text tells the process. A link is
+ * made, replaced and read in one step, and needs no lock. Only the process that has the name writes
+ * it, before it listens. So what is found under a name is of this name, unless nobody has the socket
+ * just now. A user can write links for any port, but nobody looks at them unless the kernel says
+ * that this user has the port. A link that a killed process has left is replaced by the next process
+ * that has the port, or removed by the one that clears up.
+ *
+ * Nobody accepts what connects to the name; the owner's helper only empties the queue
+ * (calls/port_hold.c).
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+
+#include "engine/sys/log.h"
+#include "engine/sys/options.h"
+#include "engine/sys/os.h"
+#include "engine/node/registry_impl.h"
+#include "engine/node/socket_name.h"
+
+#define BACKLOG 4096 /* the kernel's own limit is usually lower */
+#define PATH_SIZE 256
+#define LINK_TEXT 39 /* id, moved, where it listens for other hosts: 32, 1 and 4 digits */
+
+void reg_ports_init(struct registry *reg)
+{
+	const struct rds_options *o = rds_options();
+	struct stat st;
+
+	if (!registry_has_others() || os_stat(o->registry_dir, &st))
+		return;
+	snprintf(reg->domain, sizeof(reg->domain), "%llx-%llx.%x", (unsigned long long)st.st_dev,
+		 (unsigned long long)st.st_ino,
+		 o->share == RDS_OPT_SHARE_GROUP ? (unsigned)os_syscall(SYS_getegid, 0, 0, 0, 0, 0, 0) : UINT32_MAX);
+	reg->netns = reg_file_netns();
+}
+
+const char *registry_domain(const struct registry *reg)
+{
+	return reg->domain;
+}
+
+static int key_print(const struct reg_key *key, char *text, size_t len)
+{
+	const uint8_t *b = (const uint8_t *)key->addr;
+	int n = 0;
+
+	for (unsigned i = 0; i < sizeof(key->addr); i++)
+		n += snprintf(text + n, len - (size_t)n, "%02x", b[i]);
+	return n + snprintf(text + n, len - (size_t)n, "-%x-%x", key->scope, key->port);
+}
+
+static socklen_t port_address(const struct registry *reg, const struct reg_key *key, struct sockaddr_un *un)
+{
+	int n;
+
+	memset(un, 0, sizeof(*un));
+	un->sun_family = AF_UNIX;
+	n = snprintf(un->sun_path + 1, sizeof(un->sun_path) - 1, "rds.port.%s.", reg->domain);
+	n += key_print(key, un->sun_path + 1 + n, sizeof(un->sun_path) - 1 - (size_t)n);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+static void link_name(const struct registry *reg, const struct reg_key *key, char name[PATH_SIZE])
+{
+	int n = snprintf(name, PATH_SIZE, "port-%llu-", (unsigned long long)reg->netns);
+
+	key_print(key, name + n, PATH_SIZE - (size_t)n);
+}
+
+/* ---- one's own ---- */
+
+int reg_port_hold(struct registry *reg, const struct reg_key *key, int fd)
+{
+	struct sockaddr_un un;
+	socklen_t len;
+
+	if (fd < 0 || !reg->domain[0])
+		return 0;
+	len = port_address(reg, key, &un);
+	return os_bind(fd, (struct sockaddr *)&un, len);
+}
+
+int registry_port_hold(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope, int hold)
+{
+	struct reg_key key = reg_key_make(addr, port, scope);
+
+	return reg_port_hold(reg, &key, hold);
+}
+
+/* A link cannot be overwritten; under its name it is replaced. */
+static int link_write(int dir, const char *name, const char *text)
+{
+	char first[PATH_SIZE + 8];
+	int ret;
+
+	snprintf(first, sizeof(first), "%s.new", name);
+	os_syscall(SYS_unlinkat, dir, (long)first, 0, 0, 0, 0);
+	ret = (int)os_syscall(SYS_symlinkat, (long)text, dir, (long)first, 0, 0, 0);
+	return ret ? ret : (int)os_syscall(SYS_renameat, dir, (long)first, dir, (long)name, 0, 0);
+}
+
+static int port_write(struct registry *reg, const struct reg_key *key, bool moved)
+{
+	char path[PATH_SIZE], name[PATH_SIZE], text[LINK_TEXT + 1];
+	int dir = reg_dir_open(path, sizeof(path)), n = 0, ret;
+
+	if (dir < 0)
+		return dir;
+	for (unsigned i = 0; i < RDS_PROCID_LEN; i++)
+		n += snprintf(text + n, sizeof(text) - (size_t)n, "%02x", reg->id.b[i]);
+	snprintf(text + n, sizeof(text) - (size_t)n, "-%d-%04x", moved,
+		 reg_load(&reg->f->proc[reg->slot].cm_port) & 0xffff);
+	link_name(reg, key, name);
+	ret = link_write(dir, name, text);
+	os_close(dir);
+	return ret;
+}
+
+void registry_port_show(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope, int hold,
+			bool moved)
+{
+	struct reg_key key = reg_key_make(addr, port, scope);
+	int ret = port_write(reg, &key, moved);
+
+	if (!ret)
+		ret = os_listen(hold, BACKLOG);
+	if (ret)
+		rds_warn_once("registry: port %u is not shown to other users (%s): they cannot send to it", port,
+			      strerror(-ret));
+}
+
+static void port_unwrite(struct registry *reg, const struct reg_key *key)
+{
+	char path[PATH_SIZE], name[PATH_SIZE];
+	uid_t uid = (uid_t)os_syscall(SYS_geteuid, 0, 0, 0, 0, 0, 0);
+	int dir = reg_dir_path(uid, path, sizeof(path));
+
+	if (!dir)
+		dir = os_open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
+	if (dir < 0)
+		return;
+	link_name(reg, key, name);
+	os_syscall(SYS_unlinkat, dir, (long)name, 0, 0, 0, 0);
+	os_close(dir);
+}
+
+void registry_port_hide(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope)
+{
+	struct reg_key key = reg_key_make(addr, port, scope);
+
+	if (port && reg->domain[0])
+		port_unwrite(reg, &key);
+}
+
+/* The name is taken meanwhile: only who has it touches the link. */
+void reg_port_clean(struct registry *reg, struct reg_sock *s)
+{
+	struct reg_key key = {.scope = reg_load(&s->scope), .port = (uint16_t)reg_load(&s->mark)};
+	int fd;
+
+	if (!key.port || !reg->domain[0])
+		return;
+	reg_words_load(key.addr, s->addr);
+	fd = os_socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return;
+	if (!reg_port_hold(reg, &key, fd))
+		port_unwrite(reg, &key);
+	os_close(fd);
+}
+
+/* ---- other users' ---- */
+
+static int port_cred(const struct registry *reg, const struct reg_key *key, struct ucred *cred)
+{
+	struct sockaddr_un un;
+	socklen_t len = port_address(reg, key, &un);
+
+	return rds_node_name_cred(&un, len, cred);
+}
+
+bool reg_port_is_anothers(struct registry *reg, const struct reg_key *key)
+{
+	struct ucred cred;
+
+	return !port_cred(reg, key, &cred) && !registry_is_user(reg, cred.uid);
+}
+
+/* The directory of a user, if it is that user's. */
+static int others_dir_open(uid_t uid)
+{
+	char path[PATH_SIZE];
+	int fd = reg_dir_path(uid, path, sizeof(path));
+	struct stat st;
+
+	if (!fd)
+		fd = os_open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
+	if (fd < 0)
+		return fd;
+	if (!os_fstat(fd, &st) && st.st_uid == uid && os_uid_is_known(uid))
+		return fd;
+	os_close(fd);
+	return -EACCES;
+}
+
+static int hex_read(const char *text, unsigned digits, uint32_t *out)
+{
+	*out = 0;
+	for (; digits; digits--, text++) {
+		if (*text >= '0' && *text <= '9')
+			*out = *out << 4 | (uint32_t)(*text - '0');
+		else if (*text >= 'a' && *text <= 'f')
+			*out = *out << 4 | (uint32_t)(*text - 'a' + 10);
+		else
+			return -EINVAL;
+	}
+	return 0;
+}
+
+int reg_port_parse(const char *text, long len, struct registry_owner *out)
+{
+	uint32_t v;
+
+	if (len != LINK_TEXT || text[32] != '-' || text[34] != '-')
+		return -EINVAL;
+	for (unsigned i = 0; i < RDS_PROCID_LEN; i++) {
+		if (hex_read(text + 2 * i, 2, &v))
+			return -EINVAL;
+		out->procid.b[i] = (uint8_t)v;
+	}
+	if (hex_read(text + 33, 1, &v))
+		return -EINVAL;
+	out->moved = v;
+	if (hex_read(text + 35, 4, &v))
+		return -EINVAL;
+	out->cm_port = (uint16_t)v;
+	return 0;
+}
+
+static int link_read(struct registry *reg, const struct reg_key *key, uid_t uid, struct registry_owner *out)
+{
+	char name[PATH_SIZE], text[LINK_TEXT + 1];
+	int dir = others_dir_open(uid);
+	long n;
+
+	if (dir < 0)
+		return dir;
+	link_name(reg, key, name);
+	n = os_syscall(SYS_readlinkat, dir, (long)name, (long)text, sizeof(text), 0, 0);
+	os_close(dir);
+	return n < 0 ? (int)n : reg_port_parse(text, n, out);
+}
+
+/*
+ * Somebody has the port. That no process is found has one of two reasons: its socket gets another
+ * owner just now, or there is no descriptor to look with. Then the messages wait.
+ */
+int reg_port_lookup(struct registry *reg, const struct reg_key *key, struct registry_owner *out)
+{
+	struct registry_owner found = {.proc = REGISTRY_NOBODY, .sock = UINT32_MAX, .others = true};
+	struct ucred cred;
+	uint32_t slot;
+	int ret;
+
+	if (!reg->domain[0])
+		return -ENOENT;
+	ret = port_cred(reg, key, &cred);
+	if (ret == -ECONNREFUSED || (!ret && !registry_trusts(reg, &cred)))
+		return -ENOENT;
+	*out = found;
+	if (ret || link_read(reg, key, cred.uid, &found))
+		return 0;
+	if (!reg_others_find(reg, &found.procid, &cred, &slot))
+		return 0;
+	*out = found;
+	out->proc = slot;
+	out->pid = cred.pid;
+	return 0;
+}
+
+int registry_lookup_all(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
+			struct registry_owner *out)
+{
+	struct reg_key key = reg_key_make(addr, port, scope);
+	int ret;
+
+	*out = (struct registry_owner){.others = false};
+	ret = registry_lookup(reg, addr, port, scope, out);
+	return ret == -ENOENT && port ? reg_port_lookup(reg, &key, out) : ret;
+}
