@@ -49,10 +49,14 @@ struct rds_conn_redirect {
 
 #define RDS_REDIRECTS_MAX 16
 #define RDS_PONGS_MAX 16
+#define RDS_SOURCES_MAX 8
 /* What the receive path leaves for few connections: made when it is first needed (work.c).  rx. */
 struct rds_conn_seldom {
 	uint16_t pongs[RDS_PONGS_MAX]; /* ports whose pings are to be answered */
 	unsigned npongs;
+	/* ports from which a process of another user may send (source.c) */
+	uint16_t sources[RDS_SOURCES_MAX];
+	unsigned nsources, next_source;
 	/* ports that have moved to another process of their host (port_moved.c) */
 	unsigned out_cap;
 	struct rds_conn_redirect *out, in[RDS_REDIRECTS_MAX];
@@ -333,6 +337,9 @@ bool rds_conn_redirect_covers(const struct rds_conn *conn, const struct rds_hdr 
  * Nothing for that port is accepted from now on; the peer gets a redirect.  rx.  False: no memory.
  */
 bool rds_conn_redirect_begin(struct rds_conn *conn, uint16_t port);
+/* A process of another user says that a message comes from that port of its address.  rx. */
+enum rds_source { RDS_SOURCE_TRUE, RDS_SOURCE_FALSE, RDS_SOURCE_UNKNOWN };
+enum rds_source rds_conn_source(struct rds_conn *conn, uint16_t port);
 enum rds_rx_verdict rds_conn_redirect_recv(struct rds_conn *conn, const struct rds_rx *rx); /* rx */
 /*
  * tx: number of unacknowledged redirects that refused a message, which the peer has to send

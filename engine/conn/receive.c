@@ -76,6 +76,12 @@ static enum rds_rx_verdict receive_dispatch(struct rds_conn *conn, struct rds_ep
 		return receive_ping(conn, &rx->hdr);
 	if (unlikely(rx->hdr.op) && rx->hdr.op == conn->void_message)
 		return RDS_RX_DONE; /* its operation has failed */
+	if (unlikely(registry_slot_is_others(conn->id.peer_slot))) {
+		enum rds_source source = rds_conn_source(conn, rx->hdr.sport);
+
+		if (unlikely(source != RDS_SOURCE_TRUE))
+			return source == RDS_SOURCE_FALSE ? RDS_RX_DONE : RDS_RX_LATER;
+	}
 	sk = rds_sock_bound_find(&conn->id.laddr, rx->hdr.dport, conn->id.scope);
 	if (unlikely(!sk))
 		return rds_conn_redirect_refuse(conn, ep, &rx->hdr);

@@ -21,7 +21,7 @@ bool registry_has_others(void)
 }
 
 /* 0: that number may be any user's, or has no place among the slots. */
-static uint32_t slot_of_user(uid_t uid)
+uint32_t reg_others_slot(uid_t uid)
 {
 	return os_uid_is_known(uid) && uid < UINT32_MAX - REGISTRY_OTHERS ? REGISTRY_OTHERS + uid : 0;
 }
@@ -43,7 +43,7 @@ bool reg_others_find(struct registry *reg, const struct rds_procid *id, const st
 		return registry_is_user(reg, cred->uid) || registry_proc_pid_is(reg, *slot, id, cred->pid);
 	if (rds_node_proc_cred(id, &listens) || !cred_is_same_process(&listens, cred))
 		return false;
-	*slot = slot_of_user(listens.uid);
+	*slot = reg_others_slot(listens.uid);
 	return *slot;
 }
 
@@ -52,7 +52,7 @@ bool reg_others_alive(uint32_t slot, const struct rds_procid *id)
 	struct ucred cred;
 	int ret = rds_node_proc_cred(id, &cred);
 
-	return ret ? ret != -ECONNREFUSED : slot_of_user(cred.uid) == slot;
+	return ret ? ret != -ECONNREFUSED : reg_others_slot(cred.uid) == slot;
 }
 
 bool registry_proc_is_of(struct registry *reg, uint32_t *slot, const struct rds_procid *id, const struct ucred *cred)

@@ -301,3 +301,22 @@ int registry_lookup_all(struct registry *reg, const struct in6_addr *addr, uint1
 	ret = registry_lookup(reg, addr, port, scope, out);
 	return ret == -ENOENT && port ? reg_port_lookup(reg, &key, out) : ret;
 }
+
+int registry_port_is_of(struct registry *reg, uint32_t slot, const struct rds_procid *id, const struct in6_addr *addr,
+			uint16_t port, uint32_t scope)
+{
+	struct reg_key key = reg_key_make(addr, port, scope);
+	struct registry_owner own;
+	struct ucred cred;
+	int ret = registry_lookup_nowait(reg, addr, port, scope, &own);
+
+	if (ret != -ENOENT)
+		return ret ? -EAGAIN : 0;
+	ret = port_cred(reg, &key, &cred);
+	if (ret)
+		return ret == -ECONNREFUSED ? 1 : -EAGAIN;
+	if (reg_others_slot(cred.uid) == slot)
+		return 1;
+	/* the process has had another user when it bound that port */
+	return !link_read(reg, &key, cred.uid, &own) && memcmp(&own.procid, id, sizeof(*id)) == 0;
+}

@@ -219,6 +219,12 @@ int registry_lookup(struct registry *reg, const struct in6_addr *addr, uint16_t 
 int registry_lookup_all(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
 			struct registry_owner *out);
 /*
+ * May a process of another user send from that port? 1: it has the port, another process of its user
+ * has it, or nobody. 0: somebody else has it. -EAGAIN: that cannot be told now. Never waits.
+ */
+int registry_port_is_of(struct registry *reg, uint32_t slot, const struct rds_procid *id, const struct in6_addr *addr,
+			uint16_t port, uint32_t scope);
+/*
  * The same as registry_lookup(), but never waits for the record lock: -EIO or -EAGAIN where registry_lookup() would
  * wait.
  */

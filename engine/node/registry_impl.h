@@ -223,6 +223,7 @@ int reg_port_lookup(struct registry *reg, const struct reg_key *key, struct regi
 /* ---- others.c ---- */
 /* Is there a process, of any user, with that id and these credentials? *slot gets its number here. */
 bool reg_others_find(struct registry *reg, const struct rds_procid *id, const struct ucred *cred, uint32_t *slot);
+uint32_t reg_others_slot(uid_t uid); /* 0: that number may be any user's */
 bool reg_others_alive(uint32_t slot, const struct rds_procid *id);
 
 /* ---- process.c ---- */

@@ -275,7 +275,7 @@ static void disturbs(int in, int out)
 static void under_attack(void)
 {
 	struct worker one = worker_of(ONE), two = worker_of(TWO), late, root;
-	struct sockaddr_in at = binds(&one), other = binds(&two), three, next = at;
+	struct sockaddr_in at = binds(&one), other = binds(&two), three, its, next = at;
 	int there[2], back[2];
 	pid_t attacker;
 
@@ -292,8 +292,10 @@ static void under_attack(void)
 	/* who looks for the port only now finds the first user's */
 	late = worker_of(TWO);
 	root = worker_of(0);
-	binds(&late);
+	its = binds(&late);
 	binds(&root);
+	passes(&late, &two, other, "the same user's");
+	passes(&two, &late, its, "the same user's");
 	passes(&late, &one, at, "late");
 	passes(&root, &one, at, "root's");
 	hear(back[0], &three, sizeof(three));
@@ -319,21 +321,25 @@ static void under_attack(void)
 static void moves(void)
 {
 	struct worker a = worker_of(ONE), b = worker_of(ONE), two = worker_of(TWO);
-	struct sockaddr_in at = binds(&a), taken = at, none = at;
+	struct sockaddr_in at = binds(&a), taken = at, none = binds(&b);
 
 	binds(&two);
 	check(told(&two, 'c', 0, NULL) == 0, "close");
 	check(told(&two, 'b', 0, &taken) == -EADDRINUSE, "a port that another user has");
 	binds(&two);
+	/* nobody has it: it is dropped, and known at once when somebody has it */
+	check(told(&b, 'c', 0, NULL) == 0, "close");
+	check(told(&two, 's', 0, &none) == 5 && told(&two, 's', 0, &none) == 5, "sendto");
+	check(told(&b, 'b', 0, &none) == 0, "bound again");
+	passes(&two, &b, none, "bound after messages");
+	check(told(&b, 'c', 0, NULL) == 0, "close");
 	passes(&two, &a, at, "first");
 	check(told(&a, 'c', 0, NULL) == 0, "close");
 	check(told(&b, 'b', 0, &at) == 0, "bound again by another process");
 	passes_at_last(&two, &b, at, "moved");
 	killed(&b);
-	/* nobody has it: it is dropped, and known at once when somebody has it */
-	check(told(&two, 's', 0, &none) == 5 && told(&two, 's', 0, &none) == 5, "sendto");
 	check(told(&a, 'b', 0, &at) == 0, "bound again after a kill");
-	passes(&two, &a, at, "after a kill");
+	passes_at_last(&two, &a, at, "after a kill");
 	/* inherited */
 	check(told(&a, 'f', 0, NULL) == 0, "fork");
 	passes_at_last(&two, &a, at, "inherited");

@@ -262,6 +262,27 @@ START_TEST(test_sent_again)
 }
 END_TEST
 
+/* A process of another user may not say that a message comes from a port of ours. */
+START_TEST(from_whom)
+{
+	static const struct {
+		uint32_t slot;
+		uint16_t port;
+		unsigned received;
+	} cases[] = {{3, PORT, 1}, {REGISTRY_OTHERS + 5, 7, 2}, {REGISTRY_OTHERS + 5, PORT, 2}, {REGISTRY_OTHERS + 5, 7, 3}};
+
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct rds_rx rx = {.hdr = {.seq = i + 1, .sport = cases[i].port, .dport = PORT, .len = 3}, .data = "new"};
+
+		conn.id.peer_slot = cases[i].slot;
+		rx_lock();
+		ck_assert_int_eq(rds_conn_receive(&conn, (struct rds_ep *)&endpoint, &rx), RDS_RX_DONE);
+		rx_unlock();
+		ck_assert_uint_eq(received(&old), cases[i].received);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("meant_for");
@@ -270,6 +291,7 @@ int main(void)
 	tcase_add_loop_test(t, test_stays, 0, 2);
 	tcase_add_test(t, test_other_socket);
 	tcase_add_test(t, test_gone);
+	tcase_add_test(t, from_whom);
 	tcase_add_loop_test(t, test_gone_meanwhile, 0, 2);
 	tcase_add_loop_test(t, test_sent_again, LOST, WAYS);
 	return suite_run(s);

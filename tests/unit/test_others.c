@@ -140,6 +140,15 @@ START_TEST(a_port_is_one_users)
 	ck_assert_int_eq(o.pid, c.pid);
 	ck_assert(registry_proc_alive(reg, o.proc, &o.procid));
 	ck_assert(!registry_proc_alive(reg, REGISTRY_OTHERS + TWO, &o.procid));
+	/* messages may come from it if they are One's, and from nobody's port */
+	{
+		struct in6_addr a = v4(local);
+
+		ck_assert_int_eq(registry_port_is_of(reg, REGISTRY_OTHERS + ONE, &s.id, &a, PORT, 0), 1);
+		ck_assert_int_eq(registry_port_is_of(reg, REGISTRY_OTHERS + TWO, registry_self(reg), &a, PORT, 0), 0);
+		ck_assert_int_eq(registry_port_is_of(reg, REGISTRY_OTHERS + TWO, &s.id, &a, PORT, 0), 1);
+		ck_assert_int_eq(registry_port_is_of(reg, REGISTRY_OTHERS + TWO, &s.id, &a, PORT + 1, 0), 1);
+	}
 	/* neither we nor a third user gets it */
 	ck_assert_int_eq(claims(reg, PORT, &got, &fd), -EADDRINUSE);
 	close(fd);

@@ -190,8 +190,11 @@ int shm_on_connect(struct shm_peer *p, const struct shm_ctl_msg *msg, const int 
 		return -EPROTO;
 	id.peer = p->id;
 	id.peer_slot = p->slot;
-	ep = shm_ep_new(p, t, false);
-	if (!ep)
+	/* another user's process has no address but this host's */
+	if (registry_slot_is_others(p->slot) && rds_node_addr_is_local(&id.faddr, id.scope))
+		why = -EACCES;
+	ep = why ? NULL : shm_ep_new(p, t, false);
+	if (!ep && !why)
 		why = -ENOMEM;
 	if (!why)
 		why = shm_rings_attach(ep, msg->ring, fds[0]);
