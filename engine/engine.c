@@ -22,6 +22,7 @@
 #include "engine/rdma/mr.h"
 #include "engine/conn/port_cache.h"
 #include "engine/progress/wait.h"
+#include "engine/share/handoff.h"
 #include "engine/share/lease.h"
 #include "engine/progress/transports.h"
 #include "engine/transport/shm/shm_transport.h"
@@ -83,6 +84,7 @@ static const struct rds_sock_events sock_events = {
 	.closing = rds_lease_close,
 	.unused = rds_lease_unmap,
 	.changed = rds_lease_write,
+	.port_shown = rds_mailbox_keep_port,
 	.wake = rds_wait_wake,
 	.proxy_wake = rds_owner_wake,
 	.watched = rds_progress_others_watch,

@@ -5,8 +5,9 @@
  * registry forgets the port. Who looks for the port connects to the name; the helper takes such
  * connections out of the queue and closes them.
  *
- * The next owner of a socket takes the name again. If another user was faster, the port stays this
- * user's own, and the other user's for everybody else.
+ * A socket that several processes have keeps the name in its mailbox, and the next owner finds it
+ * there (share/mailbox.c). Where there was none, that owner takes the name again. If another
+ * user was faster, the port stays this user's own, and the other user's for everybody else.
  */
 #include "engine/calls/port_hold.h"
 
@@ -48,6 +49,8 @@ void rds_call_port_show(struct rds_sock *sk, bool moved)
 	registry_port_show(rds_node_registry, &sk->laddr.ip, sk->laddr.port, sk->laddr.scope, fd, moved);
 	sk->port_ev.fn = port_hold_event;
 	rds_helper_event_add(&sk->port_ev, &sk->port_fd, EPOLLIN | EPOLLET);
+	if (os_fd(&sk->mailbox_fd) >= 0)
+		rds_sock_events.port_shown(sk);
 }
 
 void rds_call_port_close(struct rds_sock *sk, bool hide)
@@ -61,16 +64,19 @@ void rds_call_port_close(struct rds_sock *sk, bool hide)
 	/* another process may have a copy of it, so its end is not the end of the event */
 	rds_helper_event_del(fd);
 	os_close_slot(&sk->port_fd);
+	sk->port_kept = false;
 }
 
 void rds_call_port_take(struct rds_sock *sk)
 {
+	bool held;
 	int err;
 
 	if (!rds_sock_bound(sk) || !registry_has_others())
 		return;
+	held = atomic_load(&sk->port_fd) >= 0;
 	err = rds_call_port_open(sk);
-	if (!err)
+	if (!err && !held)
 		err = registry_port_hold(rds_node_registry, &sk->laddr.ip, sk->laddr.port, sk->laddr.scope,
 					 atomic_load(&sk->port_fd));
 	if (!err) {

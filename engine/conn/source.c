@@ -27,8 +27,9 @@ enum rds_source rds_conn_source(struct rds_conn *conn, uint16_t port)
 	if (is < 0)
 		return RDS_SOURCE_UNKNOWN;
 	if (!is) {
-		rds_warn_once("a process of another user sends RDS messages as if they came from ports that it does not "
-			      "have: they are dropped");
+		rds_warn_once(
+			"a process of another user sends RDS messages as if they came from ports that it does not "
+			"have: they are dropped");
 		return RDS_SOURCE_FALSE;
 	}
 	s->sources[s->next_source++ % RDS_SOURCES_MAX] = port;

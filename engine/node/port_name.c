@@ -100,6 +100,15 @@ int registry_port_hold(struct registry *reg, const struct in6_addr *addr, uint16
 	return reg_port_hold(reg, &key, hold);
 }
 
+bool registry_port_is_held(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope, int fd)
+{
+	struct reg_key key = reg_key_make(addr, port, scope);
+	struct sockaddr_un want, is;
+	socklen_t len = sizeof(is), n = port_address(reg, &key, &want);
+
+	return os_getsockname(fd, (struct sockaddr *)&is, &len) == 0 && len == n && memcmp(&is, &want, n) == 0;
+}
+
 /* A link cannot be overwritten; under its name it is replaced. */
 static int link_write(int dir, const char *name, const char *text)
 {

@@ -377,12 +377,17 @@ static bool gid_is_node_group(struct registry *reg, gid_t gid)
 	return os_fstat(reg_fd(reg), &st) == 0 && gid == st.st_gid && os_gid_is_known(gid);
 }
 
+bool registry_is_member(struct registry *reg, const struct ucred *cred)
+{
+	return registry_is_user(reg, cred->uid) || pid_has_slot(reg, cred->pid);
+}
+
 bool registry_trusts(struct registry *reg, const struct ucred *cred)
 {
 	int share = rds_options()->share;
 
-	return share == RDS_OPT_SHARE_ALL || registry_is_user(reg, cred->uid) ||
-	       (share == RDS_OPT_SHARE_GROUP && gid_is_node_group(reg, cred->gid)) || pid_has_slot(reg, cred->pid);
+	return share == RDS_OPT_SHARE_ALL || (share == RDS_OPT_SHARE_GROUP && gid_is_node_group(reg, cred->gid)) ||
+	       registry_is_member(reg, cred);
 }
 
 int registry_reap(struct registry *reg)

@@ -135,6 +135,8 @@ int registry_sock_claim(struct registry *reg, uint32_t idx, const struct in6_add
 void registry_port_show(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope, int hold,
 			bool moved);
 void registry_port_hide(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope);
+/* Has that socket the name of the port? */
+bool registry_port_is_held(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope, int fd);
 /* Takes the name of a port whose socket this process has taken over. 0 or -EADDRINUSE. */
 int registry_port_hold(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope, int hold);
 /*
@@ -285,6 +287,8 @@ bool registry_proc_is_of(struct registry *reg, uint32_t *slot, const struct rds_
  * bound their ports. The same is true of this process. Makes system calls.
  */
 bool registry_trusts(struct registry *reg, const struct ucred *cred);
+/* ... and is a process of this registry, or of its user? */
+bool registry_is_member(struct registry *reg, const struct ucred *cred);
 /* Is it the user as which this process has opened the file? */
 bool registry_is_user(struct registry *reg, uid_t uid);
 /*

@@ -165,11 +165,23 @@ bool rds_node_proc_listens(const struct rds_procid *id)
 	return rds_node_proc_cred(id, &cred) != -ECONNREFUSED;
 }
 
+static bool peer_cred_read(int fd, struct ucred *cred)
+{
+	socklen_t len = sizeof(*cred);
+
+	return os_getsockopt(fd, SOL_SOCKET, SO_PEERCRED, cred, &len) == 0 && len == sizeof(*cred);
+}
+
 bool rds_node_peer_trusted(int fd)
 {
 	struct ucred cred;
-	socklen_t len = sizeof(cred);
 
-	return os_getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && len == sizeof(cred) &&
-	       registry_trusts(rds_node_registry, &cred);
+	return peer_cred_read(fd, &cred) && registry_trusts(rds_node_registry, &cred);
+}
+
+bool rds_node_peer_is_member(int fd)
+{
+	struct ucred cred;
+
+	return peer_cred_read(fd, &cred) && registry_is_member(rds_node_registry, &cred);
 }

@@ -61,5 +61,7 @@ int rds_node_name_cred(const struct sockaddr_un *name, socklen_t len, struct ucr
  * one?
  */
 bool rds_node_peer_trusted(int fd);
+/* ... is it of this user, or this registry? */
+bool rds_node_peer_is_member(int fd);
 
 #endif

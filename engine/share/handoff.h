@@ -76,6 +76,7 @@ void rds_handoff_unsent_drop(struct rds_sock *sk, bool counted);
 
 /* Makes the mailbox of the socket of that name: a listening descriptor, or -errno. */
 int rds_mailbox_make(const struct rds_procid *name);
+void rds_mailbox_keep_port(struct rds_sock *sk); /* puts a copy of sk->port_fd into it, if there is one */
 /*
  * Appends the messages in the mailbox to sk's receive queue. To be called after the registry says
  * that the port is ours, since no sender puts messages there from then on, and before sk accepts

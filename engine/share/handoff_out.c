@@ -95,6 +95,7 @@ static int handoff_park_socket(struct rds_sock *sk, int standin)
 	handoff_clear_standin(sk, standin);
 	if (os_fd(&sk->mailbox_fd) < 0)
 		made = rds_mailbox_make(&sk->name);
+	rds_mailbox_keep_port(sk);
 	if (err >= 0) {
 		os_fds_hold();
 		err = rds_handoff_park(rds_sock_pair_fd(sk), file, made < 0 ? os_fd(&sk->mailbox_fd) : made,
@@ -491,13 +492,13 @@ static bool handoff_unpark(struct rds_sock *sk, int standin)
 	os_close(fds[0]);
 	os_close(fds[1]);
 	mine = !registry_sock_take_over(rds_node_registry, sk->reg_idx, &sk->name, false);
-	if (mine)
-		rds_call_port_show(sk, true);
 	err = fds[2] < 0 || !mine ? 0 : rds_mailbox_empty(fds[2], sk);
 	if (err)
 		rds_error("messages that waited for the next owner of an RDS socket are lost: %s", strerror(-err));
 	if (fds[2] >= 0)
 		os_close(fds[2]);
+	if (mine)
+		rds_call_port_take(sk);
 	return mine;
 }
 

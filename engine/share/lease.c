@@ -184,6 +184,7 @@ int rds_lease_make(struct rds_sock *sk)
 	lease = atomic_load(&sk->lease);
 	if (os_fd(&sk->mailbox_fd) < 0) /* without it, senders that end wait */
 		os_dup_high_slot(rds_mailbox_make(&sk->name), &sk->mailbox_fd.n[0]);
+	rds_mailbox_keep_port(sk);
 	rds_lease_reserve_fd(true);
 	lease->magic = RDS_SHARE_MAGIC;
 	lease->version = RDS_SHARE_VERSION;

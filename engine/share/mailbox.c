@@ -142,7 +142,41 @@ static bool mailbox_peer_trusted(int fd)
 	struct ucred cred;
 
 	return (os_peer_cred(fd, &cred) && cred.uid == geteuid() && os_uid_is_known(cred.uid)) ||
-	       rds_node_peer_trusted(fd);
+	       rds_node_peer_is_member(fd);
+}
+
+/* ---- the name of the port, if other users may join the node (calls/port_hold.c) ---- */
+
+/*
+ * A copy of it lies in the mailbox, as a connection of its own that carries an empty batch. So the
+ * port is kept from other users as long as any process could become the owner, however the present
+ * one ends.
+ */
+void rds_mailbox_keep_port(struct rds_sock *sk)
+{
+	struct rds_mailbox_batch p = {.magic = RDS_SHARE_MAGIC, .version = RDS_SHARE_VERSION};
+	int fd, port;
+
+	if (atomic_load(&sk->port_fd) < 0 || sk->port_kept)
+		return;
+	fd = mailbox_socket(&sk->name, false);
+	if (fd < 0)
+		return;
+	os_fds_hold();
+	port = atomic_load(&sk->port_fd);
+	sk->port_kept = mailbox_peer_trusted(fd) && os_pass_send(fd, &p, sizeof(p), &port, 1, MSG_DONTWAIT) >= 0;
+	os_fds_release();
+	os_close(fd);
+}
+
+/* The next owner. Takes the descriptor. */
+static void mailbox_take_port(struct rds_sock *sk, int fd)
+{
+	if (atomic_load(&sk->port_fd) < 0 && rds_sock_bound(sk) &&
+	    registry_port_is_held(rds_node_registry, &sk->laddr.ip, sk->laddr.port, sk->laddr.scope, fd))
+		os_dup_high_slot(fd, &sk->port_fd);
+	else
+		os_close(fd);
 }
 
 /* Takes the batch of one connection, or ensures that none can come. */
@@ -162,10 +196,14 @@ static int batch_take(struct emptying *e, int fd)
 	len = os_pass_recv(fd, &p, sizeof(p), fds, &n, &lost, MSG_DONTWAIT);
 	if (len <= 0)
 		return 0;
-	if (lost)
+	if (lost) {
 		err = -EMFILE;
-	else
+	} else if (len == (ssize_t)sizeof(p) && n == 1 && p.magic == RDS_SHARE_MAGIC && !p.size) {
+		mailbox_take_port(e->sk, fds[0]);
+		return 0;
+	} else {
 		err = len == (ssize_t)sizeof(p) && n == 1 ? batch_open(e, &p, fds[0]) : -EPROTO;
+	}
 	for (i = 0; i < n; i++)
 		os_close(fds[i]);
 	if (err == -EPROTO)
@@ -196,6 +234,7 @@ int rds_mailbox_empty(int mailbox, struct rds_sock *sk)
 
 	registry_sock_mailbox(rds_node_registry, sk->reg_idx, &has);
 	e.room = has.rcvbuf;
+	sk->port_kept = false;
 	mailbox_set_nonblock(mailbox);
 	while (most) {
 		fd = os_accept4(mailbox, SOCK_CLOEXEC | SOCK_NONBLOCK);

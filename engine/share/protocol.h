@@ -173,7 +173,10 @@ struct rds_share_report {
 	struct in6_addr to;
 };
 
-/* The packet in the mailbox, with a file of so many messages. */
+/*
+ * The packet in the mailbox, with a file of so many messages. Of no bytes: with the name of the
+ * socket's port, if other users may join the node (calls/port_hold.c).
+ */
 struct rds_mailbox_batch {
 	uint32_t magic, version;
 	uint64_t size;

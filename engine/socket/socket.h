@@ -96,6 +96,7 @@ struct rds_sock {
 	struct os_fd lease_fd, mailbox_fd; /* mailbox_fd may be absent */
 	/* name of its port, if other users may join the node (calls/port_hold.c; control) */
 	_Atomic int port_fd;
+	bool port_kept; /* a copy of it lies in the mailbox (share/mailbox.c) */
 	struct rds_helper_event port_ev;
 	_Atomic unsigned lease_wanted;
 	struct rds_sock *lease_next; /* control */
@@ -365,6 +366,8 @@ struct rds_sock_events {
 	void (*closing)(struct rds_sock *sk);
 	void (*unused)(struct rds_sock *sk);	    /* the structure is no longer in use */
 	void (*changed)(struct rds_sock *sk);	    /* saved state has changed */
+	/* it has port_fd, and other processes may have the socket.  control held */
+	void (*port_shown)(struct rds_sock *sk);
 	void (*wake)(struct rds_wait *w);	    /* wake this wait of the socket.  wait held */
 	void (*proxy_wake)(void);		    /* a call for another process sleeps for it */
 	/* a program may sleep for it in the kernel, or in another process.  rx held */

@@ -85,8 +85,9 @@ static void works_for(int in, int out)
 			a.ret = close(fd);
 			break;
 		case 'f': /* the child goes on with the socket */
+		case 'k':
 			if (fork())
-				_exit(0);
+				o.what == 'f' ? exit(0) : raise(SIGKILL);
 			break;
 		default:
 			return;
@@ -316,6 +317,26 @@ static void under_attack(void)
 	close(back[1]);
 }
 
+/*
+ * The worker leaves its socket to a child, which does not use it at once. Nobody else gets the port
+ * meanwhile.
+ */
+static void inherited(char how, struct worker *w, struct worker *other, struct sockaddr_in at)
+{
+	struct worker third = worker_of(THREE);
+	int i;
+
+	check(told(w, how, 0, NULL) == 0, "fork");
+	for (i = 0; i < 100; i++) {
+		struct sockaddr_in taken = at;
+
+		check(told(&third, 'b', 0, &taken) == -EADDRINUSE, "%c: another user has taken the port", how);
+		check(told(&third, 'c', 0, NULL) == 0, "close");
+	}
+	ends(&third);
+	passes_at_last(other, w, at, how == 'f' ? "inherited" : "inherited of a killed process");
+}
+
 /* ---- a port of the first user goes from process to process; the second one's socket stays ---- */
 
 static void moves(void)
@@ -341,9 +362,8 @@ static void moves(void)
 	check(told(&a, 'b', 0, &at) == 0, "bound again after a kill");
 	passes_at_last(&two, &a, at, "after a kill");
 	/* inherited */
-	check(told(&a, 'f', 0, NULL) == 0, "fork");
-	passes_at_last(&two, &a, at, "inherited");
-	finished(a.pid);
+	inherited('f', &a, &two, at);
+	inherited('k', &a, &two, at);
 	close(a.to);
 	close(a.from);
 	ends(&two);

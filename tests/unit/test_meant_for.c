@@ -269,10 +269,12 @@ START_TEST(from_whom)
 		uint32_t slot;
 		uint16_t port;
 		unsigned received;
-	} cases[] = {{3, PORT, 1}, {REGISTRY_OTHERS + 5, 7, 2}, {REGISTRY_OTHERS + 5, PORT, 2}, {REGISTRY_OTHERS + 5, 7, 3}};
+	} cases[] = {
+		{3, PORT, 1}, {REGISTRY_OTHERS + 5, 7, 2}, {REGISTRY_OTHERS + 5, PORT, 2}, {REGISTRY_OTHERS + 5, 7, 3}};
 
 	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct rds_rx rx = {.hdr = {.seq = i + 1, .sport = cases[i].port, .dport = PORT, .len = 3}, .data = "new"};
+		struct rds_rx rx = {.hdr = {.seq = i + 1, .sport = cases[i].port, .dport = PORT, .len = 3},
+				    .data = "new"};
 
 		conn.id.peer_slot = cases[i].slot;
 		rx_lock();

@@ -79,7 +79,8 @@ static void has_a_port(int from, int to)
 	child_say(to, &s, sizeof(s));
 	child_wait(from);
 	if (!s.ret) {
-		registry_port_hide(reg, &(struct in6_addr){.s6_addr32 = {0, 0, htonl(0xffff), htonl(INADDR_LOOPBACK)}}, s.port, 0);
+		registry_port_hide(reg, &(struct in6_addr){.s6_addr32 = {0, 0, htonl(0xffff), htonl(INADDR_LOOPBACK)}},
+				   s.port, 0);
 		close(fd);
 		child_say(to, &s, sizeof(s));
 		child_wait(from);
@@ -322,7 +323,8 @@ END_TEST
 /* The text of a link is another user's; so is the directory. */
 START_TEST(what_is_no_link)
 {
-	static const char *const texts[] = {"x", "0123456789abcdef0123456789abcdef-0-000",
+	static const char *const texts[] = {"x",
+					    "0123456789abcdef0123456789abcdef-0-000",
 					    "0123456789abcdef0123456789abcdef-0-00000",
 					    "0123456789abcdef0123456789abcdeg-0-0000",
 					    "0123456789abcdef0123456789abcdef-0-00g0",
