@@ -24,7 +24,6 @@
 #include "engine/conn/port_cache.h"
 #include "engine/node/local_address.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 _Atomic uint64_t rds_route_gen;
@@ -163,6 +162,16 @@ static void queue_put_behind(struct rds_conn *conn, struct rds_queue_item *list,
 	rds_unlock(&conn->tx);
 }
 
+/* It gets no route. */
+static void item_drop(struct rds_queue_item *q)
+{
+	if (q->op)
+		rds_conn_client.item_unrouted(q);
+	rds_unacked_report_end(&q->u, RDS_RDMA_DROPPED);
+	rds_queue_unacked_release(&q->u);
+	rds_queue_item_free(q);
+}
+
 void rds_route_requeue(const struct rds_conn_id *from, struct rds_queue_item *list, bool before)
 {
 	struct rds_conn_id id = *from;
@@ -185,13 +194,10 @@ void rds_route_requeue(const struct rds_conn_id *from, struct rds_queue_item *li
 	}
 	while ((q = list)) {
 		list = q->next;
-		if (unrouted) {
+		if (unrouted)
 			conn_append_item(unrouted, q);
-		} else {
-			rds_unacked_report_end(&q->u, RDS_RDMA_DROPPED);
-			rds_queue_unacked_release(&q->u);
-			free(q);
-		}
+		else
+			item_drop(q);
 	}
 	if (newer)
 		queue_put_behind(unrouted, newer, n);
@@ -314,11 +320,7 @@ void rds_route_hand_over(struct rds_conn *unrouted, bool local)
 			conn_append_item(to, q);
 			break;
 		case DROPPED:
-			if (q->op)
-				rds_conn_client.item_unrouted(q);
-			rds_unacked_report_end(&q->u, RDS_RDMA_DROPPED);
-			rds_queue_unacked_release(&q->u);
-			rds_queue_item_free(q);
+			item_drop(q);
 			break;
 		case WAITS:
 			rds_port_set_add(&ports_waiting, dst.port);

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "engine/calls/start.h"
+#include "engine/conn/outgoing.h"
 #include "engine/rdma/rdma.h"
 #include "tests/slow.h"
 #include "tests/unit/bound_helper.h"
@@ -166,6 +167,42 @@ START_TEST(test_waits_to_change)
 }
 END_TEST
 
+/*
+ * Messages have to look for their port anew, without memory for the place where they wait: they end
+ * with their operations, and nothing holds the region.
+ */
+START_TEST(test_no_place_to_wait)
+{
+	struct rds_queue_item *list;
+	struct rds_conn_id id;
+	struct rds_conn *conn;
+	unsigned n;
+
+	atomic_store(&changing, true);
+	ck_assert_int_eq(give(1, 10), sizeof(n));
+	ck_assert_uint_eq(atomic_load(&from->nops), 1);
+	rds_lock(&rds_lock_control);
+	for (conn = rds_conn_list; conn && !conn->queue; conn = conn->next)
+		;
+	ck_assert_ptr_nonnull(conn);
+	id = conn->id;
+	id.tos ^= 1;
+	rds_lock(&conn->tx);
+	list = conn->queue;
+	conn->queue = NULL;
+	conn->queue_tail = &conn->queue;
+	conn->queue_len = 0;
+	rds_unlock(&conn->tx);
+	atomic_store(&without, sizeof(struct rds_conn));
+	rds_route_requeue(&id, list, false);
+	atomic_store(&without, 0);
+	rds_unlock(&rds_lock_control);
+	ck_assert_uint_eq(atomic_load(&from->nops), 0);
+	ck_assert_int_eq(rds_sock_snd_bytes(from), 0);
+	atomic_store(&changing, false);
+}
+END_TEST
+
 /* ---- what comes over a connection of another process ---- */
 
 static struct rds_conn conn;
@@ -298,6 +335,7 @@ int main(void)
 
 	tcase_add_test(t, test_call_refused);
 	tcase_add_test(t, test_waits_to_change);
+	tcase_add_test(t, test_no_place_to_wait);
 	tcase_add_test(c, test_ping);
 	tcase_add_test(c, test_redirect);
 	tcase_add_test(c, test_redirect_out);
