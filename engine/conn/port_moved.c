@@ -158,7 +158,9 @@ enum rds_rx_verdict rds_conn_redirect_refuse(struct rds_conn *conn, struct rds_e
 {
 	bool far = ((struct rds_ep_head *)ep)->t->ops->caps & RDS_TCAP_REMOTE;
 
-	if (!far && registry_slot_is_others(conn->id.peer_slot))
+	/* only a hint: that user can cause one for each port, and need not acknowledge them */
+	if (!far && registry_slot_is_others(conn->id.peer_slot) && !redirects_are_full(conn) &&
+	    atomic_load(&conn->nredirects_out) < RDS_REDIRECTS_MAX)
 		(void)redirect_note_port(conn, hdr->dport, NO_MESSAGE, false);
 	if (!far || !port_may_have_moved(conn, hdr->dport)) {
 		RDS_STAT_INC_RX(recv_drop_no_sock);

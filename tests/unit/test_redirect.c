@@ -199,6 +199,31 @@ START_TEST(test_closed_draws_nothing)
 }
 END_TEST
 
+/* Another user sends to many ports that are closed, and acknowledges no redirect. */
+START_TEST(test_hints_are_few)
+{
+	struct rds_transport_ops ops = *fake.t.ops;
+	struct rds_transport lasting = {.ops = &ops, .up = fake.t.up};
+	struct rds_hdr hdr = {.sport = 9};
+
+	ops.caps = RDS_TCAP_SURVIVES;
+	lasting_make((struct rds_procid){.b = {88}}, REGISTRY_OTHERS + 9);
+	in_helper(lasting_begins, &lasting);
+	rx_lock();
+	for (hdr.seq = 1; hdr.seq <= 1000; hdr.seq++) {
+		hdr.dport = (uint16_t)(5000 + hdr.seq);
+		ck_assert_int_eq(rds_conn_redirect_refuse(lasting_conn, lasting_conn->ep, &hdr), RDS_RX_DONE);
+	}
+	ck_assert_uint_eq(atomic_load(&lasting_conn->nredirects_out), RDS_REDIRECTS_MAX);
+	atomic_store(&lasting_conn->nredirects_out, 0);
+	atomic_fetch_add(&lasting_conn->answer_bytes, RDS_ANSWERS_MAX + 1);
+	ck_assert_int_eq(rds_conn_redirect_refuse(lasting_conn, lasting_conn->ep, &hdr), RDS_RX_DONE);
+	ck_assert_uint_eq(atomic_load(&lasting_conn->nredirects_out), 0);
+	rx_unlock();
+	other_ends();
+}
+END_TEST
+
 START_TEST(test_sends_back)
 {
 	struct rds_hdr hdr = {.sport = 9, .dport = 4000, .seq = 1};
@@ -343,6 +368,7 @@ int main(void)
 
 	tcase_add_test(tc, test_received_is_not_rerouted);
 	tcase_add_test(tc, test_closed_draws_nothing);
+	tcase_add_test(tc, test_hints_are_few);
 	tcase_add_test(tc, test_sends_back);
 	tcase_add_test(tc, test_sends_and_takes_nothing);
 	tcase_add_test(tc, test_many_refused);
