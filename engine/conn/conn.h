@@ -49,14 +49,13 @@ struct rds_conn_redirect {
 
 #define RDS_REDIRECTS_MAX 16
 #define RDS_PONGS_MAX 16
-#define RDS_SOURCES_MAX 8
+struct rds_conn_sources;
 /* What the receive path leaves for few connections: made when it is first needed (work.c).  rx. */
 struct rds_conn_seldom {
 	uint16_t pongs[RDS_PONGS_MAX]; /* ports whose pings are to be answered */
 	unsigned npongs;
-	/* ports from which a process of another user may send (source.c) */
-	uint16_t sources[RDS_SOURCES_MAX];
-	unsigned nsources, next_source;
+	/* where messages of another user's process come from (source.c); NULL: there were none */
+	struct rds_conn_sources *sources;
 	/* ports that have moved to another process of their host (port_moved.c) */
 	unsigned out_cap;
 	struct rds_conn_redirect *out, in[RDS_REDIRECTS_MAX];

@@ -382,8 +382,10 @@ static void conn_shed(struct rds_conn *conn)
 {
 	atomic_store(&conn->nredirects_out, 0);
 	atomic_store(&conn->nredirects_in, 0);
-	if (conn->seldom)
+	if (conn->seldom) {
 		free(conn->seldom->out);
+		free(conn->seldom->sources);
+	}
 	free(conn->seldom);
 	conn->seldom = NULL;
 	if (conn->rdma) /* what the endpoint received after its operations had ended */

@@ -4,24 +4,58 @@
  *
  * A process that does not use this library can write any port into a message. Processes of one user
  * may do so. But no message may seem to come from a port that somebody else has. A port that nobody
- * has is no lie: a socket may have been closed since it sent. The answer is kept, because a sender
- * most often sends again; one that goes through many ports only slows its own messages down. rx
- * held.
+ * has is no lie: a socket may have been closed since it sent.
+ *
+ * To ask takes system calls, and a sender most often sends again. So a port from which the process
+ * may send is known for a while. The answer may become wrong meanwhile, when somebody binds a port
+ * that nobody had: so the while is no longer than a message may be under way. A process that goes
+ * through many ports must not slow down the receiver, but only itself: when too many were asked for,
+ * the next ones wait until all are forgotten. rx held.
  */
-#include "engine/conn/incoming.h"
+#include <stdlib.h>
+#include <string.h>
+
 #include "engine/conn/conn.h"
+#include "engine/wire/port_set.h"
+
+#define KNOWN_NS (10 * 1000000ull)
+/* with some system calls each, at most a fourth of that time */
+#define ASKED_MAX 256
+
+struct rds_conn_sources {
+	uint64_t since_ns; /* coarse clock: empty at that time */
+	unsigned asked;
+	struct rds_port_set allowed;
+};
+
+static struct rds_conn_sources *sources_get(struct rds_conn *conn)
+{
+	struct rds_conn_seldom *s = rds_conn_seldom_get(conn);
+	uint64_t now = os_now_coarse_ns();
+
+	if (s && !s->sources)
+		s->sources = calloc(1, sizeof(*s->sources));
+	if (!s || !s->sources)
+		return NULL;
+	if (now - s->sources->since_ns >= KNOWN_NS) {
+		memset(s->sources, 0, sizeof(*s->sources));
+		s->sources->since_ns = now;
+	}
+	return s->sources;
+}
 
 enum rds_source rds_conn_source(struct rds_conn *conn, uint16_t port)
 {
-	struct rds_conn_seldom *s = rds_conn_seldom_get(conn);
-	unsigned i;
+	struct rds_conn_sources *s = sources_get(conn);
 	int is;
 
-	if (!s)
+	if (unlikely(!s))
 		return RDS_SOURCE_UNKNOWN;
-	for (i = 0; i < s->nsources; i++)
-		if (s->sources[i] == port)
-			return RDS_SOURCE_TRUE;
+	if (likely(rds_port_set_has(&s->allowed, port)))
+		return RDS_SOURCE_TRUE;
+	if (s->asked == ASKED_MAX)
+		return RDS_SOURCE_UNKNOWN;
+	s->asked++;
 	is = registry_port_is_of(rds_node_registry, conn->id.peer_slot, &conn->id.peer, &conn->id.faddr, port,
 				 conn->id.scope);
 	if (is < 0)
@@ -32,7 +66,6 @@ enum rds_source rds_conn_source(struct rds_conn *conn, uint16_t port)
 			"have: they are dropped");
 		return RDS_SOURCE_FALSE;
 	}
-	s->sources[s->next_source++ % RDS_SOURCES_MAX] = port;
-	s->nsources += s->nsources < RDS_SOURCES_MAX;
+	rds_port_set_add(&s->allowed, port);
 	return RDS_SOURCE_TRUE;
 }

@@ -4,7 +4,7 @@
  * for each port and not for each message.
  *
  * The user of a set removes each port that it added. So the set is empty between two walks and need
- * not be cleared as a whole.
+ * not be cleared as a whole, which takes longer.
  */
 #ifndef ENGINE_WIRE_PORT_SET_H
 #define ENGINE_WIRE_PORT_SET_H

@@ -285,6 +285,57 @@ START_TEST(from_whom)
 }
 END_TEST
 
+static uint64_t now; /* coarse clock */
+
+static int coarse_clock(clockid_t which, struct timespec *ts)
+{
+	(void)which;
+	*ts = (struct timespec){.tv_sec = (time_t)(now / 1000000000), .tv_nsec = (long)(now % 1000000000)};
+	return 0;
+}
+
+/* Another user's process sends from that port: the verdict, and how many the socket gets of it. */
+static unsigned comes_from(uint16_t port, enum rds_rx_verdict verdict)
+{
+	struct rds_rx rx = {.hdr = {.seq = atomic_load(&conn.next_rx), .sport = port, .dport = PORT, .len = 3},
+			    .data = "new"};
+	unsigned before = received(&old);
+
+	conn.id.peer_slot = REGISTRY_OTHERS + 5;
+	rx_lock();
+	ck_assert_int_eq(rds_conn_receive(&conn, (struct rds_ep *)&endpoint, &rx), verdict);
+	rx_unlock();
+	return received(&old) - before;
+}
+
+/* ... and what nobody had may get an owner: no sender goes on from there. */
+START_TEST(from_whom_now)
+{
+	rds_os_clock = coarse_clock;
+	now = 1000000000;
+	ck_assert_uint_eq(comes_from(7, RDS_RX_DONE), 1);
+	bind_ok(rds_node_registry, add_ok(rds_node_registry), ADDR, 7);
+	now += 10 * 1000000;
+	ck_assert_uint_eq(comes_from(7, RDS_RX_DONE), 0);
+}
+END_TEST
+
+/* One that goes through many ports, its own or not, has to wait; the known ones are not asked for. */
+START_TEST(from_many)
+{
+	rds_os_clock = coarse_clock;
+	now = 1000000000;
+	for (unsigned i = 0; i < 10; i++)
+		ck_assert_uint_eq(comes_from(7, RDS_RX_DONE), 1);
+	for (uint16_t port = 1; port < 256; port++)
+		ck_assert_uint_eq(comes_from(_i ? PORT : 5000 + port, RDS_RX_DONE), !_i);
+	ck_assert_uint_eq(comes_from(8, RDS_RX_LATER), 0);
+	ck_assert_uint_eq(comes_from(7, RDS_RX_DONE), 1);
+	now += 10 * 1000000;
+	ck_assert_uint_eq(comes_from(8, RDS_RX_DONE), 1);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("meant_for");
@@ -294,6 +345,8 @@ int main(void)
 	tcase_add_test(t, test_other_socket);
 	tcase_add_test(t, test_gone);
 	tcase_add_test(t, from_whom);
+	tcase_add_test(t, from_whom_now);
+	tcase_add_loop_test(t, from_many, 0, 2);
 	tcase_add_loop_test(t, test_gone_meanwhile, 0, 2);
 	tcase_add_loop_test(t, test_sent_again, LOST, WAYS);
 	return suite_run(s);
