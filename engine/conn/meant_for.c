@@ -18,11 +18,16 @@
  * never waited needs no name: through shared memory it is with the receiver before sendto()
  * returns, and calls/bind.c takes and drops it before a new socket appears.
  *
+ * The sockets of another user have no numbers here.  A message that waits for one stores the user
+ * instead, and is dropped when the port has passed to somebody else.
+ *
  * Not covered: sockets of other hosts, whose numbers are not known here, and for which the kernel
  * promises no more; messages that were sent at once over a device and are on their way; messages
  * that go with operations, whose end has to be reported; a moment in which the registry cannot tell
- * who has the port.  Must not know where messages wait, and must not block: it is called with
- * conn->tx held, also by signal handlers that have interrupted a thread with the registry's lock.
+ * who has the port; messages to another user that are handed off with the socket that sent them, or
+ * that began to wait when nobody could tell which process has the port.  Must not know where
+ * messages wait, and must not block: it is called with conn->tx held, also by signal handlers that
+ * have interrupted a thread with the registry's lock.
  */
 #include "engine/conn/outgoing.h"
 
@@ -45,6 +50,8 @@ static int port_sock_number(const struct rds_conn *conn, uint16_t port, uint32_t
  */
 void rds_queue_item_mean(const struct rds_conn *conn, struct rds_queue_item *q, const struct rds_sock_dst *to)
 {
+	if (!q->meant_slot)
+		q->meant_slot = rds_conn_others_slot(conn);
 	if (to)
 		q->meant_gen = to->bind_gen;
 	if (to || q->u.sock || q->op || !q->u.sk || conn->id.peer_slot == RDS_SLOT_REMOTE)
@@ -68,6 +75,11 @@ bool rds_queue_item_outlived(const struct rds_conn *conn, struct rds_queue_item 
 		return false; /* the registry cannot be asked now */
 	q->meant_gen = gen;
 	return sock != q->u.sock;
+}
+
+bool rds_queue_item_is_others(const struct rds_queue_item *q, const struct rds_conn_id *id)
+{
+	return unlikely(q->meant_slot) && id->peer_slot != q->meant_slot && id->peer_slot != REGISTRY_NOBODY;
 }
 
 uint32_t rds_queue_item_sock(const struct rds_conn *conn, const struct rds_queue_item *q)

@@ -69,6 +69,8 @@ struct rds_queue_item {
 	bool was_sent; /* a transport had it once: the peer may have it already */
 	/* UNROUTED: queued before its port was last asked for, so the answer counts for it */
 	bool port_asked;
+	/* the other user whose process is to get it (meant_for.c), as in peer_slot; 0: any */
+	uint32_t meant_slot;
 	/*
 	 * The generation of the registry in which u.sock had the port (meant_for.c).  0: not known.
 	 */
@@ -221,12 +223,19 @@ bool rds_queue_blocked(struct rds_conn *conn);
 /* Messages of failed operations leave the queue; answers: and answers to the peer's. */
 void rds_queue_purge(struct rds_conn *conn, bool answers);
 
+/* The slot of a peer of another user; 0: it is of this user, or of another host. */
+static inline uint32_t rds_conn_others_slot(const struct rds_conn *conn)
+{
+	return unlikely(registry_slot_is_others(conn->id.peer_slot)) ? conn->id.peer_slot : 0;
+}
 /*
  * meant_for.c.  mean: a message begins to wait; its sender has just found the socket (to), or it is
  * for the one that has the port now, unless that is known (NULL).  outlived: is that socket gone?
+ * is_others: was it meant for another user than the one whose process has the port now (id)?
  */
 void rds_queue_item_mean(const struct rds_conn *conn, struct rds_queue_item *q, const struct rds_sock_dst *to);
 bool rds_queue_item_outlived(const struct rds_conn *conn, struct rds_queue_item *q);
+bool rds_queue_item_is_others(const struct rds_queue_item *q, const struct rds_conn_id *id);
 /* What the header tells a receiver of this host about that socket; 0: nothing.  conn->tx. */
 uint32_t rds_queue_item_sock(const struct rds_conn *conn, const struct rds_queue_item *q);
 

@@ -263,7 +263,7 @@ static enum route_fate route_decide(const struct rds_conn *unrouted, bool local,
 	if (err && err != -ENOENT)
 		return WAITS;
 	/* asked last, so that a socket that was bound meanwhile does not get the message either */
-	if (rds_queue_item_outlived(unrouted, q))
+	if (rds_queue_item_outlived(unrouted, q) || rds_queue_item_is_others(q, id))
 		return DROPPED;
 	if (!err && id->peer_slot == REGISTRY_NOBODY && kind == RDS_CONN_UNROUTED)
 		return port_is_gone(dst) ? DROPPED : WAITS;

@@ -397,6 +397,7 @@ struct rds_queue_item *rds_queue_item_copy(struct rds_conn *conn, struct rds_ep 
 		q->u.op = 0; /* already settled (rds_ops_judge()) */
 	q->was_sent = true;
 	q->port_asked = false;
+	q->meant_slot = rds_conn_others_slot(conn);
 	q->meant_gen = 0;
 	q->hdr = (struct rds_hdr){.seq = u->seq,
 				  .len = len,

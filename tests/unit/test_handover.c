@@ -14,13 +14,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/conn/conn.h"
+#include "engine/conn/outgoing.h"
 #include "engine/calls/start.h"
 #include "tests/slow.h"
 #include "tests/unit/bound_helper.h"
 #include "tests/unit/suite.h"
 
-enum answer { TRUTH, NOBODYS, OURS, NONE };
+/* ONES, ANOTHERS: two other users have the port */
+enum answer { TRUTH, NOBODYS, OURS, NONE, ONES, ANOTHERS };
 
 static const enum answer truth[] = {TRUTH};
 /* this thread's next answers; behind the last one: TRUTH */
@@ -50,6 +51,11 @@ int __wrap_registry_lookup(struct registry *reg, const struct in6_addr *addr, ui
 	out->moved = false;
 	out->proc = a == NOBODYS ? REGISTRY_NOBODY : registry_self_slot(reg);
 	out->procid = *registry_self(reg);
+	if (a >= ONES) {
+		out->others = true;
+		out->proc = REGISTRY_OTHERS + a;
+		out->procid = (struct rds_procid){.b = {(uint8_t)a}};
+	}
 	return a == NONE ? -ENOENT : 0;
 }
 
@@ -147,6 +153,67 @@ START_TEST(test_owner_ends_between_looks)
 }
 END_TEST
 
+/* A message to port 1 of our address that waits for a process of that user. */
+static struct rds_conn *waits_for(enum answer user)
+{
+	struct rds_conn_id id = {.laddr = from->laddr.ip,
+				 .faddr = from->laddr.ip,
+				 .peer = {.b = {(uint8_t)user}},
+				 .peer_slot = REGISTRY_OTHERS + user};
+	struct rds_conn_outgoing out = {.hdr = {.dport = 1}, .u = {.sk = from, .dport = 1}};
+	struct rds_conn *conn;
+	int err;
+
+	conn = rds_conn_get_locked(RDS_CONN_PEER, &id, &err);
+	ck_assert_ptr_nonnull(conn);
+	rds_sock_snd_add(from, 0);
+	rds_lock(&conn->tx);
+	ck_assert_int_eq(rds_conn_xmit(conn, &out), 0);
+	rds_unlock(&conn->tx);
+	return conn;
+}
+
+/* That user has the port when a message to ONES's port has to look for it anew: how many are left? */
+static unsigned looks_again(enum answer user)
+{
+	const enum answer answers[] = {user, user, TRUTH};
+	struct rds_conn *conn = waits_for(ONES), *unrouted;
+	struct rds_conn_id id = conn->id;
+	struct rds_queue_item *list;
+	unsigned n = 0;
+	int err;
+
+	rds_lock(&conn->tx);
+	ck_assert(rds_queue_take_port(conn, 1, 0, &list));
+	rds_unlock(&conn->tx);
+	ck_assert_ptr_nonnull(list);
+	rds_route_requeue(&id, list, true);
+	id.peer = (struct rds_procid){.b = {0}};
+	id.peer_slot = 0;
+	unrouted = rds_conn_get_locked(RDS_CONN_UNROUTED, &id, &err);
+	ck_assert_uint_eq(unrouted->queue_len, 1);
+	script = answers;
+	rds_route_hand_over(unrouted, true);
+	script = truth;
+	for (conn = rds_conn_list; conn; conn = conn->next)
+		n += conn->queue_len;
+	return n;
+}
+
+START_TEST(test_of_whom)
+{
+	static const struct {
+		enum answer user;
+		unsigned left;
+	} cases[] = {{ONES, 1}, {NOBODYS, 1}, {ANOTHERS, 0}, {OURS, 0}, {NONE, 0}};
+
+	name.sin_port = htons(1);
+	rds_lock(&rds_lock_control);
+	ck_assert_uint_eq(looks_again(cases[_i].user), cases[_i].left);
+	rds_unlock(&rds_lock_control);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("handover");
@@ -154,5 +221,6 @@ int main(void)
 
 	tcase_add_loop_test(t, test_changes_between_looks, 0, (int)(sizeof(scripts) / sizeof(scripts[0])));
 	tcase_add_test(t, test_owner_ends_between_looks);
+	tcase_add_loop_test(t, test_of_whom, 0, 5);
 	return suite_run(s);
 }

@@ -199,6 +199,34 @@ START_TEST(test_closed_draws_nothing)
 }
 END_TEST
 
+/*
+ * A message has been sent to a process of another user (_i: of this one), which says that it has
+ * lost the port.  A process of this user has it now: it gets what was meant for its own user only.
+ */
+START_TEST(test_of_whom)
+{
+	struct rds_transport_ops ops = *fake.t.ops;
+	struct rds_transport lasting = {.ops = &ops, .up = fake.t.up};
+	struct rds_queue_item *list;
+
+	ops.caps = RDS_TCAP_SURVIVES;
+	lasting_make((struct rds_procid){.b = {88}}, _i ? owner_of(5).proc : REGISTRY_OTHERS + 9);
+	in_helper(lasting_begins, &lasting);
+	lasting_sends(1, 0);
+	rds_lock(&rds_lock_control);
+	rds_lock(&lasting_conn->tx);
+	ck_assert_uint_eq(lasting_conn->count, 1);
+	ck_assert(rds_queue_take_port(lasting_conn, 5, 1, &list));
+	ck_assert_ptr_nonnull(list);
+	rds_unlock(&lasting_conn->tx);
+	rds_route_requeue(&lasting_conn->id, list, true);
+	rds_unlock(&rds_lock_control);
+	ck_assert_ptr_ne(way_to(5), lasting_conn);
+	ck_assert_uint_eq(queued(), _i);
+	other_ends();
+}
+END_TEST
+
 /* Another user sends to many ports that are closed, and acknowledges no redirect. */
 START_TEST(test_hints_are_few)
 {
@@ -368,6 +396,7 @@ int main(void)
 
 	tcase_add_test(tc, test_received_is_not_rerouted);
 	tcase_add_test(tc, test_closed_draws_nothing);
+	tcase_add_loop_test(tc, test_of_whom, 0, 2);
 	tcase_add_test(tc, test_hints_are_few);
 	tcase_add_test(tc, test_sends_back);
 	tcase_add_test(tc, test_sends_and_takes_nothing);
