@@ -17,6 +17,7 @@
 #				is in the line "LATE CASE N s ..." before, where NAME is CASE, or
 #				ends in -CASE
 #	WRONG ...		for each wrong test
+# Its status is 75 if tests were late and nothing was wrong, 77 if all of it was skipped.
 #
 # A wrong test stays wrong.  A late test is run once more at the end, alone and with ten times the
 # time.  If it passes then, it counts as passed, and is listed with both times.  If it is late
@@ -130,13 +131,13 @@ judge_section()
 		p=0 f=0
 		if [ "$status" -eq 0 ]; then
 			p=1
-		elif [ "$status" -eq 77 ] && [ $skips -gt 0 ] || [ "$l" -gt 0 ]; then
+		elif [ "$status" -eq 77 ] && [ $skips -gt 0 ] || [ "$status" -eq 75 ] && [ "$l" -gt 0 ]; then
 			: # all of it skipped, reasons given; or late
 		else
 			f=1
 		fi
-	elif [ "$status" -ne 0 ] && [ "$f" = 0 ] && [ "$l" = 0 ]; then
-		f=1 # the runner failed although its tests passed
+	elif [ "$status" -ne 0 ] && [ "$f" = 0 ] && { [ "$status" -ne 75 ] || [ "$l" = 0 ]; }; then
+		f=1 # the runner failed although its tests passed, or were late
 	fi
 	# Whatever has ended the rest.
 	[ "$f" -gt 0 ] || ! grep -qaE '^WRONG ' "$log" || f=1

@@ -74,6 +74,17 @@ made()
 
 # ---- counts ----
 
+# worse STATUS: of one more part of a section.  All parts run, also after one that is late; the
+# section's status is that of the worst one: wrong, late, good.
+worse()
+{
+	case $1 in
+	0) [ $status != 77 ] || status=0 ;;
+	75) [ $status = 1 ] || status=75 ;;
+	*) status=1 ;;
+	esac
+}
+
 # measured: how slow this machine is, for all tests of a build, before they slow each other down
 measured()
 {
@@ -86,8 +97,8 @@ measured()
 # counts
 check_in()
 {
-	local status late=0 logs_of trs
-	cd "$work/$1" || return 1
+	local status late=0 failed logs_of trs
+	cd "$work/$1" && rm -f test-suite.log || return 1
 	shift
 	export VERDICT_AGAIN="make -C '$PWD' check TESTS="
 	if [ $# -eq 0 ]; then
@@ -100,6 +111,7 @@ check_in()
 			measured && make -j"$tests" test-suite.log TEST_LOGS="$(echo $logs_of)"
 	fi
 	status=$?
+	[ -e test-suite.log ] || return 1 # nothing has run
 	while read -r trs; do
 		[ $# -eq 0 ] || has "$*" "${trs%.trs}" || has "$*" "${trs%.trs}.sh" || continue
 		case $(sed -n 's/^:global-test-result: //p' "$trs") in
@@ -120,7 +132,9 @@ check_in()
 	sed -n 's/^# PASS:  *//p' test-suite.log >.passed
 	sed -n 's/^# \(FAIL\|ERROR\|XPASS\):  *//p' test-suite.log >.failed
 	# automake knows no late ones
-	echo "$(awk '{ n += $1 } END { print n + 0 }' .passed) passed, $(awk -v n=-$late '{ n += $1 } END { print n + 0 }' .failed) failed"
+	failed=$(awk -v n=-$late '{ n += $1 } END { print n + 0 }' .failed)
+	echo "$(awk '{ n += $1 } END { print n + 0 }' .passed) passed, $failed failed"
+	[ $late = 0 ] || [ "$failed" != 0 ] || return 75
 	return $status
 }
 
@@ -176,12 +190,7 @@ over_each()
 		echo "---- $device"
 		ended=0
 		(delivered "$@" --device $device) || ended=$?
-		case $ended in
-		0) [ $status = 1 ] || [ $status = 75 ] || status=0 ;;
-		75) [ $status = 1 ] || status=75 ;;
-		77) ;;
-		*) status=1 ;;
-		esac
+		[ $ended = 77 ] || worse $ended
 	done
 	return $status
 }
@@ -270,9 +279,9 @@ gate_asan()
 	configured asan CC=clang --disable-lto --enable-werror --enable-sanitizers=address,undefined && built asan || return 1
 	{
 		status=0
-		check_in asan $(unit_tests asan | tr ' ' '\n' | grep -v -E 'test_(verbs_pulled|verbs_traffic|orphan)$') || status=$?
-		SANITIZERS=address,undefined RDMAOPS_OPS=1500 RDMAOPS_ROUNDS=1 rdma_suite asan 'player-*' || status=$?
-		SANITIZERS=address,undefined SHARING_SEEDS=10 SHARING_LIMIT=60 sharing_suite asan all || status=$?
+		check_in asan $(unit_tests asan | tr ' ' '\n' | grep -v -E 'test_(verbs_pulled|verbs_traffic|orphan)$') || worse $?
+		SANITIZERS=address,undefined RDMAOPS_OPS=1500 RDMAOPS_ROUNDS=1 rdma_suite asan 'player-*' || worse $?
+		SANITIZERS=address,undefined SHARING_SEEDS=10 SHARING_LIMIT=60 sharing_suite asan all || worse $?
 		exit $status
 	} | added_up
 	return "${PIPESTATUS[0]}"
@@ -283,9 +292,9 @@ soak_asan()
 	configured asan --disable-lto --enable-sanitizers=address,undefined && built asan || return 1
 	{
 		status=0
-		check_in asan || status=$?
-		SANITIZERS=address,undefined RDMAOPS_SEED=$seed RDMAOPS_OPS=3000 RDMAOPS_ROUNDS=1 rdma_suite asan || status=$?
-		SANITIZERS=address,undefined SHARING_SEEDS=10 SHARING_LIMIT=60 sharing_suite asan all || status=$?
+		check_in asan || worse $?
+		SANITIZERS=address,undefined RDMAOPS_SEED=$seed RDMAOPS_OPS=3000 RDMAOPS_ROUNDS=1 rdma_suite asan || worse $?
+		SANITIZERS=address,undefined SHARING_SEEDS=10 SHARING_LIMIT=60 sharing_suite asan all || worse $?
 		exit $status
 	} | added_up
 	return "${PIPESTATUS[0]}"
@@ -318,9 +327,9 @@ section_tsan() # ThreadSanitizer: the gate has locks, queues, wake-ups and some 
 	fi
 	{
 		status=0
-		check_in tsan "${checks[@]}" || status=$?
-		SANITIZERS=thread FAULT_SEED=$seed FAULT_MESSAGES=200 FAULT_ROUNDS=1 fault_suite tsan "${faults[@]}" || status=$?
-		SANITIZERS=thread RDMAOPS_SEED=$seed RDMAOPS_OPS=600 RDMAOPS_ROUNDS=1 rdma_suite tsan "${ops[@]}" || status=$?
+		check_in tsan "${checks[@]}" || worse $?
+		SANITIZERS=thread FAULT_SEED=$seed FAULT_MESSAGES=200 FAULT_ROUNDS=1 fault_suite tsan "${faults[@]}" || worse $?
+		SANITIZERS=thread RDMAOPS_SEED=$seed RDMAOPS_OPS=600 RDMAOPS_ROUNDS=1 rdma_suite tsan "${ops[@]}" || worse $?
 		exit $status
 	} | added_up
 	return "${PIPESTATUS[0]}"
@@ -383,11 +392,11 @@ section_oracle() # the conformance programs on kernel RDS now, compared line by 
 	local -x SECTION_TIMEOUT=1900 CONFORMANCE_TIMEOUT=1800
 	{
 		status=0
-		(delivered tests/conformance/compare --build "$work/main" | counted) || status=$?
-		(delivered tests/conformance/run --verify --rdma rxe | counted) || status=$?
-		(delivered tests/conformance/run --verify --two --rdma rxe | counted) || status=$?
+		(delivered tests/conformance/compare --build "$work/main" | counted) || worse $?
+		(delivered tests/conformance/run --verify --rdma rxe | counted) || worse $?
+		(delivered tests/conformance/run --verify --two --rdma rxe | counted) || worse $?
 		(delivered scripts/guest/run --modules "rds rds_tcp" -- "${there[@]}" VERDICT_AGAIN="$again" \
-			"$top/tests/sharing/run") || status=$?
+			"$top/tests/sharing/run") || worse $?
 		exit $status
 	} | added_up
 	return "${PIPESTATUS[0]}"
@@ -397,34 +406,38 @@ section_oracle() # the conformance programs on kernel RDS now, compared line by 
 # processes (--apart), so on siw without it only the programs of two processes use the device, and
 # the others would say what they say on rxe. The last guest uses the addresses of an RDMA device,
 # but shared memory between processes: few programs could answer otherwise than in the section check,
-# and none otherwise on siw.
+# and none otherwise on siw.  Where the machine has two processors, each guest has one: the threads
+# of its programs do not run at the same time there, as they do in the sections with one guest.
 section_rdma-answers() # the conformance programs over soft RoCE and soft iWARP, against what kernel RDS once said over RoCE
 {
-	local programs=$work/conformance pids=() status=0 name
+	local programs=$work/conformance pids=() parts="rxe rxe-apart siw siw-apart shm" status=0 name
 	local run="tests/conformance/run --reference --compiled $programs --build $work/main --rdma"
 	local talkers="rdma_args rdma_atomic rdma_mr rdma_notify rdma_read rdma_write two_processes two_processes_calls
 		two_processes_cong"
+	for name in $parts; do
+		rm -f "$logs/rdma-answers.$name"
+	done
 	# nothing is compiled beside guests
 	mkdir -p "$programs" && (delivered tests/conformance/run --programs "$programs") && "$top/scripts/guest/siw" || return 1
 	export GUESTS=2
 	(
-		(delivered $run rxe --some | counted) >"$logs/rdma-answers.rxe" 2>&1
-		some=$?
-		(delivered $run siw $talkers | counted) >"$logs/rdma-answers.siw" 2>&1 &&
-			(delivered $run rxe --shm bind_again info_sockets transport $talkers | counted) \
-				>"$logs/rdma-answers.shm" 2>&1 && [ $some = 0 ]
+		(delivered $run rxe --some | counted) >"$logs/rdma-answers.rxe" 2>&1 || worse $?
+		(delivered $run siw $talkers | counted) >"$logs/rdma-answers.siw" 2>&1 || worse $?
+		(delivered $run rxe --shm bind_again info_sockets transport $talkers | counted) \
+			>"$logs/rdma-answers.shm" 2>&1 || worse $?
+		exit $status
 	) &
 	pids+=($!)
 	(
-		(delivered $run siw --apart --some | counted) >"$logs/rdma-answers.siw-apart" 2>&1
-		apart=$?
-		(delivered $run rxe --apart --some | counted) >"$logs/rdma-answers.rxe-apart" 2>&1 && [ $apart = 0 ]
+		(delivered $run siw --apart --some | counted) >"$logs/rdma-answers.siw-apart" 2>&1 || worse $?
+		(delivered $run rxe --apart --some | counted) >"$logs/rdma-answers.rxe-apart" 2>&1 || worse $?
+		exit $status
 	) &
 	pids+=($!)
 	for name in "${pids[@]}"; do
-		wait "$name" || status=1
+		wait "$name" || worse $?
 	done
-	for name in rxe rxe-apart siw siw-apart shm; do
+	for name in $parts; do
 		echo "---- $name"
 		cat "$logs/rdma-answers.$name"
 	done | added_up
@@ -448,9 +461,9 @@ section_rdma-verbs() # RDMA between processes over soft RoCE and soft iWARP, 100
 two_answers()
 {
 	local run="tests/conformance/run --two --reference --build $work/main --rdma" status=0
-	(delivered $run rxe | counted) || status=1
+	(delivered $run rxe | counted) || worse $?
 	(delivered $run siw rdma_mr rdma_notify rdma_read rdma_write two_processes two_processes_calls two_processes_cong ping \
-		cong_poll ordering recv_data send_order send_size tos | counted) || status=1
+		cong_poll ordering recv_data send_order send_size tos | counted) || worse $?
 	return $status
 }
 
@@ -458,9 +471,11 @@ section_two-guests() # two hosts, over soft RoCE and soft iWARP: the conformance
 {
 	made main fault-programs || return 1
 	{
-		two_answers &&
-			over_each tests/rdma/programs --build "$work/main" --two --seconds 1 &&
-			TEST_SEED=$seed over_each tests/rdma/faults --build "$work/main" --messages 30 --two
+		status=0
+		two_answers || worse $?
+		over_each tests/rdma/programs --build "$work/main" --two --seconds 1 || worse $?
+		TEST_SEED=$seed over_each tests/rdma/faults --build "$work/main" --messages 30 --two || worse $?
+		exit $status
 	} | added_up
 	return "${PIPESTATUS[0]}"
 }
@@ -475,8 +490,10 @@ section_siw() # the same over soft iWARP
 	made main fault-programs || return 1
 	export TEST_SEED=$seed
 	{
-		(delivered tests/rdma/faults --build "$work/main" --device siw) &&
-			(delivered tests/rdma/faults --build "$work/main" --device siw deafened)
+		status=0
+		(delivered tests/rdma/faults --build "$work/main" --device siw) || worse $?
+		(delivered tests/rdma/faults --build "$work/main" --device siw deafened) || worse $?
+		exit $status
 	} | added_up
 	return "${PIPESTATUS[0]}"
 }

@@ -116,7 +116,7 @@ driven()
 (
 	unset CI TEST_SLOW TEST_MEASURED TEST_TIMES
 	top=$TOP_SRCDIR work=$out logs=$out/logs scale=gate seed=1 beside= optional=
-	sections="check conformance guest section wrong many"
+	sections="check conformance guest section wrong many broken broken-counted siw two-guests rdma-answers"
 	. "$top/scripts/drive.bash"
 	. "$top/scripts/sections.bash"
 	section_check() { check_in main; }
@@ -139,6 +139,16 @@ driven()
 		SECTION_TIMEOUT=1 top=$out delivered scripts/sleeps
 	}
 	section_many() { printf 'LATE many-%s: true\n' 1 2 3 4; return 75; }
+	section_broken()
+	{
+		status=0
+		printf '%s\n' "LATE broken-first: true" "the rest does not build"
+		worse 75
+		worse 2
+		worse 75
+		return $status
+	}
+	section_broken-counted() { echo "9 passed, 0 failed" && section_broken; }
 	made() { :; }
 	drive "$@"
 	conclude
@@ -168,6 +178,32 @@ status 1
 END
 driven many >"$out/log" 2>&1
 grep -qx "machine too slow: 4 tests were late, 3 may be" "$out/log" && grep -qx "status 75" "$out/log" || wrong "driver: four late ones"
+driven broken broken-counted >"$out/log" 2>&1
+for name in broken broken-counted; do
+	grep -qE "^$name +FAILED .* 1 failed " "$out/log" || wrong "driver: what is late hides what does not build ($name)"
+done
+# Each part of a section runs, also after one that is late.
+mkdir "$out/scripts/guest" && printf '#!/bin/sh\n' >"$out/scripts/guest/siw" && chmod +x "$out/scripts/guest/siw"
+# parts SECTION COUNT: runs it with parts that are late; so many
+parts()
+(
+	top=$out work=$out logs=$out/logs scale=gate seed=1
+	. "$TOP_SRCDIR/scripts/sections.bash"
+	made() { :; }
+	delivered()
+	{
+		[[ " $* " != *" --programs "* ]] || return 0
+		echo "part $*" | tee -a "$out/parts"
+		return 75
+	}
+	: >"$out/parts"
+	echo "stale" >"$logs/rdma-answers.shm"
+	(set -o pipefail; "section_$1") >"$out/log" 2>&1
+	[ $? -eq 75 ] || wrong "$1: its parts are late, and it is not"
+	[ "$(wc -l <"$out/parts")" -eq "$2" ] && [ "$(grep -c '^part ' "$out/log")" -eq "$2" ] || wrong "$1: not $2 parts"
+	exit $failed
+)
+parts siw 2 && parts two-guests 6 && parts rdma-answers 5 || failed=$((failed + 1))
 slow=$("$here/watch" --measure)
 [ "$slow" -ge 1 ] && [ "$slow" -le 50 ] || wrong "--measure says $slow"
 exit $((failed > 0))
