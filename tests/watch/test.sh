@@ -204,6 +204,22 @@ parts()
 	exit $failed
 )
 parts siw 2 && parts two-guests 6 && parts rdma-answers 5 || failed=$((failed + 1))
+# A guest that has not ended is late; one that fails is wrong.
+mkdir -p "$out/tests/conformance" "$out/programs" && : >"$out/programs/ping"
+ln -s "$TOP_SRCDIR/tests/verdict.bash" "$out/tests/" && cp "$TOP_SRCDIR/tests/conformance/run" "$out/tests/conformance/"
+: >"$out/tests/conformance/ping.c"
+# answers GUEST STATUS PATTERN: what the conformance programs make of a guest that does this
+answers()
+{
+	local status
+	printf '#!/bin/sh\n%s\n' "$1" >"$out/scripts/guest/run" && chmod +x "$out/scripts/guest/run"
+	"$out/tests/conformance/run" --oracle --compiled "$out/programs" ping >"$out/log" 2>&1
+	status=$?
+	[ $status -eq "$2" ] && grep -qxE "$3" "$out/log" || wrong "conformance: $1: status $status"
+}
+answers "echo ping/::1/recv: 1; exit 124" 75 "LATE conformance-guest: .*/tests/conformance/run --oracle ping"
+answers "echo ping/::1/exit: 139; exit 124" 1 "WRONG guest: status 124"
+answers "exit 125" 1 "WRONG guest: status 125"
 slow=$("$here/watch" --measure)
 [ "$slow" -ge 1 ] && [ "$slow" -le 50 ] || wrong "--measure says $slow"
 exit $((failed > 0))
