@@ -50,9 +50,10 @@ class Perftest:
                                     text=True, timeout=self.limit, check=False)
             if client.returncode:
                 raise Fault(f"{' '.join(command)}: status {client.returncode} {client.stderr[-300:].strip()}")
-            server.wait(self.limit)
         except subprocess.TimeoutExpired as e:
             raise Late(f"{' '.join(command)}: no end within {self.limit} s") from e
+        else:
+            self.await_end(server)
         finally:
             if server.poll() is None:
                 server.kill()
@@ -62,6 +63,12 @@ class Perftest:
             if words and words[0] == str(size):
                 return [float(word) for word in words]
         raise Fault(f"{' '.join(command)}: prints no figures")
+
+    def await_end(self, server):
+        try:
+            server.wait(self.limit)
+        except subprocess.TimeoutExpired as e:
+            raise Fault(f"{server.args}: its client has ended, and it does not") from e
 
     def await_listener(self, server):
         end = time.monotonic() + self.limit

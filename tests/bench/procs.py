@@ -188,7 +188,7 @@ class Worker:
         try:
             status = self.process.wait(max(0.1, self.deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
-            self.fault("gave its result but does not end", Late)
+            self.fault("gave its result but does not end")
         if status:
             self.fault(f"gave its result, then ended with status {status}")
         return values
