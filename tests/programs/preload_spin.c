@@ -5,6 +5,7 @@
  */
 #include "program.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -79,13 +80,16 @@ static int has_ended(void)
 	return __atomic_load_n(&ended, __ATOMIC_ACQUIRE);
 }
 
-/* Processor time that the thread has had, in ms. */
+/* Processor time that the thread has had, in ms; LONG_MAX: it has ended, and its clock with it. */
 static long had(pthread_t thread)
 {
 	struct timespec ts;
 	clockid_t clock;
 
-	check(pthread_getcpuclockid(thread, &clock) == 0 && clock_gettime(clock, &ts) == 0, "its clock");
+	if (pthread_getcpuclockid(thread, &clock) || clock_gettime(clock, &ts)) {
+		check(has_ended(), "its clock");
+		return LONG_MAX;
+	}
 	return ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
