@@ -62,12 +62,12 @@ static inline int test_bound_ms(int ms)
 	} while (0)
 
 /*
- * Between two looks: longer each time, so that one who looks in vain uses no processor time to
- * speak of.
+ * Between two looks: longer each time, so that many who look in vain use no processor time to
+ * speak of: the watch is to see that nothing goes on.
  */
 static inline int test_pause_ms(unsigned *looks)
 {
-	int ms = *looks < 64 ? 1 << *looks / 8 : 256 * (int)test_slow();
+	int ms = *looks < 80 ? 1 << *looks / 8 : 1024 * (int)test_slow();
 
 	++*looks;
 	return ms;
@@ -85,7 +85,7 @@ static inline void test_pause(unsigned *looks)
 			test_pause(&looks_);                                                                           \
 	} while (0)
 
-#define TEST_LOOKS 100 /* so many take some 10 seconds of an idle machine */
+#define TEST_LOOKS 82 /* so many take some 10 seconds of an idle machine */
 
 /* The same, and says once, when that takes long, for what: a hang alone does not tell it. */
 #define test_await(cond, ...)                                                                                          \

@@ -63,6 +63,16 @@ static double time_of_wire(void)
 	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
+static bool all(const _Atomic uint32_t *flag)
+{
+	unsigned i;
+
+	for (i = 0; i < actors; i++)
+		if (!atomic_load(&flag[i]))
+			return false;
+	return true;
+}
+
 void actors_rest(struct rest *r, struct actor *const *a, unsigned n, const char *fmt, ...)
 {
 	uint64_t progress = atomic_load(&board->progress);
@@ -80,6 +90,9 @@ void actors_rest(struct rest *r, struct actor *const *a, unsigned n, const char 
 		trouble_connections(a[0]->fd);
 		r->told = true;
 	}
+	/* Nobody has anything to do any more: only what was sent before is missing. */
+	if (now - r->since > deadline() && all(board->quiet))
+		actor_fail(a[0], "nothing has come for %.0f s, and all are quiet", now - r->since);
 	if (now - r->since > deadline())
 		test_late("player: nothing has happened anywhere for %.0f s", now - r->since);
 	wire->wait(a, n, test_pause_ms(&r->looks));
@@ -227,16 +240,6 @@ static void disturb(struct actor *a)
 }
 
 /* ---- one step ---- */
-
-static bool all(const _Atomic uint32_t *flag)
-{
-	unsigned i;
-
-	for (i = 0; i < actors; i++)
-		if (!atomic_load(&flag[i]))
-			return false;
-	return true;
-}
 
 static bool own_slots(struct actor *a, bool finishing)
 {
