@@ -15,9 +15,9 @@ from procs import Fault, Late  # noqa: E402
 SIZES = (1, 64, 1024, 8192, 65536)
 
 
-def run_test(server, test, size, seconds, cpus, slow):
+def run_test(server, test, size, seconds, cpus):
     try:
-        return server.run(test, size, seconds, cpus, slow)
+        return server.run(test, size, seconds, cpus)
     except qperf_tool.QperfLate as e:
         raise Late(str(e)) from None
     except qperf_tool.QperfFault as e:
@@ -30,8 +30,7 @@ def measure(bench, row, servers, tests, size, seconds, cpus):
     for _ in range(bench.rounds):
         for test in list(tests):
             try:
-                values = run_test(servers["rds" if test.startswith("rds") else "plain"], test, size, seconds, cpus,
-                                  bench.setup.slow)
+                values = run_test(servers["rds" if test.startswith("rds") else "plain"], test, size, seconds, cpus)
             except Fault as e:
                 bench.report.fault(row, e)
                 tests.remove(test)
