@@ -96,8 +96,9 @@ static int handoff_park_socket(struct rds_sock *sk, int standin)
 	if (os_fd(&sk->mailbox_fd) < 0)
 		made = rds_mailbox_make(&sk->name);
 	rds_mailbox_keep_port(sk);
+	if (err >= 0 && !os_fds_hold_until(os_now_ns() + rds_patience_ns(RDS_PATIENCE_LOCK)))
+		err = -EBUSY; /* the signal handler that ends the process has interrupted the holder */
 	if (err >= 0) {
-		os_fds_hold();
 		err = rds_handoff_park(rds_sock_pair_fd(sk), file, made < 0 ? os_fd(&sk->mailbox_fd) : made,
 				       os_fd(&sk->lease_fd), (uint64_t)size);
 		os_fds_release();

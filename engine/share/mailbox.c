@@ -43,6 +43,7 @@
 #include "engine/conn/incoming.h"
 #include "engine/wire/port_set.h"
 #include "engine/node/socket_name.h"
+#include "engine/sys/patience.h"
 
 #define BACKLOG 4096 /* the kernel's own limit is usually lower */
 #define LEAST_WEIGHT 64
@@ -162,10 +163,13 @@ void rds_mailbox_keep_port(struct rds_sock *sk)
 	fd = mailbox_socket(&sk->name, false);
 	if (fd < 0)
 		return;
-	os_fds_hold();
-	port = atomic_load(&sk->port_fd);
-	sk->port_kept = mailbox_peer_trusted(fd) && os_pass_send(fd, &p, sizeof(p), &port, 1, MSG_DONTWAIT) >= 0;
-	os_fds_release();
+	/* This may be the end of the process in a signal handler. */
+	if (os_fds_hold_until(os_now_ns() + rds_patience_ns(RDS_PATIENCE_LOCK))) {
+		port = atomic_load(&sk->port_fd);
+		sk->port_kept =
+			mailbox_peer_trusted(fd) && os_pass_send(fd, &p, sizeof(p), &port, 1, MSG_DONTWAIT) >= 0;
+		os_fds_release();
+	}
 	os_close(fd);
 }
 

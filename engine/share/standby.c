@@ -23,6 +23,7 @@
 #include "engine/share/borrower.h"
 #include "engine/node/socket_name.h"
 #include "engine/share/standby.h"
+#include "engine/sys/patience.h"
 #include "engine/rds.h"
 
 #define SLOTS 64
@@ -597,10 +598,12 @@ static void standby_park_bare(struct standby *h, int fd)
 	file = rds_handoff_is_parked(fd) ? -1 : os_memfd("rds socket", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (file >= 0 && !standby_write_state(page, file, &size)) {
 		os_recv_discard(fd); /* the last owner's packets that signal readability */
-		os_fds_hold();
-		rds_handoff_park(atomic_load(&h->fd[PAIR]), file, atomic_load(&h->fd[MAILBOX]),
-				 atomic_load(&h->fd[LEASE]), (uint64_t)size);
-		os_fds_release();
+		/* This may be the end of the process in a signal handler. */
+		if (os_fds_hold_until(os_now_ns() + rds_patience_ns(RDS_PATIENCE_LOCK))) {
+			rds_handoff_park(atomic_load(&h->fd[PAIR]), file, atomic_load(&h->fd[MAILBOX]),
+					 atomic_load(&h->fd[LEASE]), (uint64_t)size);
+			os_fds_release();
+		}
 	}
 	if (file >= 0)
 		os_close(file);
