@@ -127,12 +127,13 @@ static void log_write_left(struct rds_deferred_call *c)
 	rds_log_write_left();
 }
 
+static struct rds_deferred_call log_call = {.fn = log_write_left};
+
 void rds_fd_exchange_log_left(void)
 {
-	static struct rds_deferred_call call = {.fn = log_write_left};
 	static const uint64_t one = 1;
 
-	if (rds_helper_defer_to_program(&call))
+	if (rds_helper_defer_to_program(&log_call))
 		os_write(os_fd(&rds_helper_leader.post), &one, sizeof(one));
 }
 
@@ -493,6 +494,7 @@ void rds_fd_exchange_forget(void)
 	atomic_store(&exchange.broken, false);
 	atomic_store(&exchange.for_helper, NULL);
 	atomic_store(&rds_helper_deferred, NULL);
+	atomic_store(&log_call.queued, false); /* its line is the parent's to write */
 	atomic_flag_clear(&exchange.taking);
 	exchange.again.queued = false;
 }

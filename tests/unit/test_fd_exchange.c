@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "engine/helper/helper.h"
@@ -625,6 +626,28 @@ START_TEST(moved_while_taking)
 }
 END_TEST
 
+/* The line that was left at the fork is the parent's to write; the child leaves lines of its own. */
+START_TEST(a_child_leaves_lines)
+{
+	int status;
+	pid_t pid;
+
+	rds_fd_exchange_log_left();
+	ck_assert_ptr_nonnull(atomic_load(&rds_helper_deferred));
+	pid = fork();
+	if (!pid) {
+		rds_fd_exchange_forget();
+		if (atomic_load(&rds_helper_deferred))
+			_exit(1);
+		rds_fd_exchange_log_left();
+		_exit(atomic_load(&rds_helper_deferred) ? 0 : 2);
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+	rds_helper_deferred_run();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("fd_exchange");
@@ -643,6 +666,7 @@ int main(void)
 	tcase_add_loop_test(tc, moved_while_watched, TAKE, WAYS);
 	tcase_add_loop_test(tc, moved_while_parked, TAKE, TAKE_EXPORTED);
 	tcase_add_loop_test(tc, moved_while_taking, TAKE, TAKE_EXPORTED);
+	tcase_add_test(tc, a_child_leaves_lines);
 	suite_add_tcase(s, tc);
 	return suite_run(s);
 }
