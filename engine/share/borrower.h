@@ -45,6 +45,7 @@ void rds_borrower_set_error(int fd, int err);
  * From now on the owner keeps the readiness of the stand-in current; edge: it shows every arrival
  * anew.  0 or -errno.  -EAGAIN: the owner does not answer now, and does this as soon as it goes on.
  * *since: when the caller began to wait, 0: not yet.  Several sockets share one limit in this way.
+ * The caller is about to sleep: -EINTR is as -EAGAIN, and a signal handler has run meanwhile.
  * NULL: this socket has a limit of its own.
  */
 int rds_borrower_watch(int fd, bool edge, uint64_t *since);

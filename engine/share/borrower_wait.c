@@ -157,6 +157,23 @@ static int look_poll_cancellable(struct look *l, struct pollfd *p, int ms)
 }
 
 /*
+ * A thread that is about to sleep in poll, select or epoll.  Every handler ends that, whatever its
+ * flags say.
+ */
+static int look_poll_before_sleep(struct borrower_call *c, struct pollfd *p, int ms)
+{
+	struct os_signals held;
+	int n;
+
+	os_signals_hold(&held);
+	n = os_poll(p, 1, ms);
+	if (os_signals_release_any(&held) == 0 || n > 0)
+		return n;
+	c->late = -EINTR;
+	return -BORROWER_LATE;
+}
+
+/*
  * As os_poll().  A signal ends a call that may sleep, after one look at most.  So does a signal
  * handler that waits for the end of the call, to jump out of it or to make a call of its own: the
  * reply of an owner that is not stopped comes within that look.
@@ -167,6 +184,8 @@ static int look_poll(struct borrower_call *c, struct pollfd *p, int ms)
 	bool cut;
 	int n;
 
+	if (c->since)
+		return look_poll_before_sleep(c, p, ms);
 	if (!call_is_message(c) || !c->q.may_wait || c->cancelled)
 		return os_poll(p, 1, ms);
 	os_signals_hold(&l.held);
@@ -189,6 +208,9 @@ int borrower_wait(int fd, struct borrower_call *c, struct pollfd *p, bool greete
 		*since = os_now_ns();
 	waited = os_now_ns() - *since;
 	n = look_poll(c, p, waited < BORROWER_LOOK_MS * MS_NS ? BORROWER_LOOK_MS - (int)(waited / MS_NS) : 0);
+	/* Also after a signal: with signals in a row, no call would take the socket over. */
+	if (n <= 0 && !greeted && c->since && rds_handoff_is_pending(fd))
+		return -RDS_BORROWER_TAKE_OVER;
 	if (n == -BORROWER_LATE)
 		return n;
 	while (n <= 0) {

@@ -70,7 +70,7 @@ struct epoll_call {
 	struct pollfd few[FEW + 2];
 	struct pollfd *many; /* on the heap, while the thread sleeps for more than FEW */
 	unsigned round;
-	bool owner_hung_up; /* an owner has ended */
+	bool late; /* an owner has ended, and the next one does not answer */
 };
 
 static int epoll_harvest(const struct epoll_call *c, const sigset_t *mask)
@@ -80,15 +80,46 @@ static int epoll_harvest(const struct epoll_call *c, const sigset_t *mask)
 	return rc < 0 ? -errno : rc;
 }
 
+static int epoll_find_owners(struct epoll_call *c, const struct deadline *d)
+{
+	int err = rds_fds_find_all_owners();
+
+	c->late = err == -EAGAIN;
+	if (err == -EINTR)
+		return err;
+	return !c->late || !deadline_expired(d);
+}
+
+/*
+ * An owner is late. With the hang-up pipes no sleep would be one: none would see a signal, or time
+ * out.
+ */
+static int epoll_sleep_late(struct epoll_call *c, int wake, const struct deadline *d)
+{
+	int rc;
+
+	c->few[0] = (struct pollfd){.fd = c->ep, .events = POLLIN};
+	c->few[1] = (struct pollfd){.fd = wake, .events = POLLIN};
+	rc = reentry_sleep_ppoll(c->few, 2, deadline_left_late(d, &c->left), c->mask);
+	if (rc < 0)
+		return -errno;
+	return rc ? 1 : epoll_find_owners(c, d);
+}
+
 /*
  * Sleeps until the set or the wake-up descriptor (-1: none) is ready or an owner of a borrowed
  * socket hangs up. 1, 0 for a timeout, or -errno.
  */
 static int epoll_sleep(struct epoll_call *c, int wake, const struct deadline *d)
 {
-	unsigned n = rds_standby_hangup_fds(c->few + 2, FEW), room = FEW, i;
+	unsigned n, room = FEW, i;
 	struct pollfd *p = c->few;
+	bool ready, hung_up;
 	int rc;
+
+	if (unlikely(c->late))
+		return epoll_sleep_late(c, wake, d);
+	n = rds_standby_hangup_fds(c->few + 2, FEW);
 
 	if (unlikely(n > FEW) && (c->many = malloc((n + 2) * sizeof(*p)))) {
 		p = c->many;
@@ -103,19 +134,14 @@ static int epoll_sleep(struct epoll_call *c, int wake, const struct deadline *d)
 	rc = rc < 0 ? -errno : rc > 0;
 	for (i = 2; rc > 0 && i < n + 2 && !p[i].revents; i++)
 		;
-	c->owner_hung_up = rc > 0 && i < n + 2;
+	hung_up = rc > 0 && i < n + 2;
+	ready = rc > 0 && p[0].revents;
 	free(c->many);
 	c->many = NULL;
-	return rc;
-}
-
-/*
- * After a sleep. True: the time is over, and an owner is late. The pipe of the last one goes on
- * reporting that, so that no further sleep would be one, and none would time out.
- */
-static bool epoll_waits_in_vain(const struct epoll_call *c, const struct deadline *d)
-{
-	return unlikely(c->owner_hung_up) && rds_fds_find_all_owners() && deadline_expired(d);
+	if (likely(!hung_up))
+		return rc;
+	rc = epoll_find_owners(c, d);
+	return ready ? 1 : rc;
 }
 
 /*
@@ -131,7 +157,7 @@ static int epoll_wait_borrowed(struct epoll_call *c, const struct deadline *d)
 		rc = epoll_sleep(c, -1, d);
 		if (rc < 0)
 			return rc;
-		timed_out = rc == 0 || epoll_waits_in_vain(c, d);
+		timed_out = rc == 0;
 		rc = epoll_harvest(c, NULL);
 		if (rc || timed_out)
 			return rc;
@@ -159,7 +185,7 @@ static int epoll_wait_loop(struct epoll_call *c, const struct deadline *d)
 		rds_wait_disarm(c->wait);
 		if (rc < 0)
 			return rc;
-		bool timed_out = rc == 0 || unlikely(epoll_waits_in_vain(c, d));
+		bool timed_out = rc == 0;
 
 		rds_progress_round();
 		rc = epoll_harvest(c, NULL);

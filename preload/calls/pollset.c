@@ -18,6 +18,7 @@
 #define NSEC INT64_C(1000000000)
 #define LOOK_AT_KERNEL_EVERY 8 /* rounds of spinning */
 #define DEADLINE_EVERY 8
+#define LATE_LOOK_NS 50000000 /* between looks for an owner that is late */
 
 /* ---- deadlines ---- */
 
@@ -66,6 +67,13 @@ struct timespec *deadline_left(const struct deadline *d, struct timespec *left)
 	return left;
 }
 
+struct timespec *deadline_left_late(const struct deadline *d, struct timespec *left)
+{
+	if (!deadline_left(d, left) || left->tv_sec || left->tv_nsec > LATE_LOOK_NS)
+		*left = (struct timespec){.tv_nsec = LATE_LOOK_NS};
+	return left;
+}
+
 bool deadline_expired(const struct deadline *d)
 {
 	return !d->never && (d->now || deadline_now_ns() >= d->at_ns);
@@ -81,7 +89,7 @@ int pollset_init(struct pollset *ps, unsigned n)
 		n = hangups;
 	ps->room = n < POLLSET_SMALL ? POLLSET_SMALL : n;
 	ps->n_rds = ps->n_kernel = ps->n_hangups = 0;
-	ps->by_select = ps->looked = ps->all_hangups = ps->again = ps->late = false;
+	ps->by_select = ps->looked = ps->all_hangups = ps->again = ps->late = ps->interrupted = false;
 	ps->round = 0;
 	ps->since = 0;
 	ps->refused = NONE_REFUSED;
@@ -123,7 +131,8 @@ void pollset_add(struct pollset *ps, int fd, unsigned index, short events)
 			ps->hangup_fds[ps->n_hangups++] = rds_borrower_hangup_fd(fd);
 		if (owner == FDS_OWNER_UNKNOWN)
 			ps->refused = index;
-		ps->late |= owner == FDS_OWNER_LATE;
+		ps->interrupted |= owner == FDS_OWNER_INTERRUPTED;
+		ps->late |= owner == FDS_OWNER_LATE || owner == FDS_OWNER_INTERRUPTED;
 		events &= ~POLLWRBAND;
 	}
 	if (sk && sk != RDS_BORROWED) {
@@ -237,16 +246,17 @@ static unsigned pollset_add_hangups(struct pollset *ps)
 }
 
 /*
- * Sleeps until the deadline on the foreign descriptors, the hang-up pipes, and `extra` (the wake-up
- * descriptor) if it is not negative.
+ * Sleeps on the foreign descriptors, the hang-up pipes, and `extra` (the wake-up descriptor) if it is
+ * not negative.
  */
-static int pollset_sleep(struct pollset *ps, int extra, const struct deadline *d, const sigset_t *mask)
+static int pollset_sleep_until(struct pollset *ps, unsigned hangups, int extra, const struct timespec *left,
+			       const sigset_t *mask)
 {
-	unsigned n = ps->n_kernel + pollset_add_hangups(ps), hangups = n - ps->n_kernel, i, hung_up = 0;
+	unsigned n = ps->n_kernel + hangups, i, hung_up = 0;
 
 	if (extra >= 0)
 		ps->kernel[n++] = (struct pollfd){.fd = extra, .events = POLLIN};
-	int rc = reentry_sleep_ppoll(ps->kernel, n, deadline_left(d, &ps->left), mask);
+	int rc = reentry_sleep_ppoll(ps->kernel, n, left, mask);
 
 	ps->timed_out = rc == 0;
 	if (rc < 0)
@@ -256,15 +266,36 @@ static int pollset_sleep(struct pollset *ps, int extra, const struct deadline *d
 	for (i = 0; i < hangups; i++)
 		hung_up += ps->kernel[ps->n_kernel + i].revents != 0;
 	rc -= (int)hung_up;
-	if (!rc && hung_up) {
-		if (ps->all_hangups)
-			ps->late = rds_fds_find_all_owners();
-		/* For an owner that is late no sleep would be one, and none would time out. */
-		ps->timed_out = ps->late && deadline_expired(d);
-		if (!ps->timed_out)
-			return -POLLSET_AGAIN;
-	}
+	if (!rc && hung_up)
+		return -POLLSET_AGAIN;
 	return rc && ps->by_select ? pollset_count_selected(ps) : rc;
+}
+
+/*
+ * An owner is late. With the hang-up pipes no sleep would be one: none would see a signal, or time
+ * out.
+ */
+static int pollset_sleep_late(struct pollset *ps, int extra, const struct deadline *d, const sigset_t *mask)
+{
+	int rc = pollset_sleep_until(ps, 0, extra, deadline_left_late(d, &ps->left), mask);
+
+	return rc == 0 && ps->timed_out && !deadline_expired(d) ? -POLLSET_AGAIN : rc;
+}
+
+/* Sleeps until the deadline, or until the set has to be filled in anew. */
+static int pollset_sleep(struct pollset *ps, int extra, const struct deadline *d, const sigset_t *mask)
+{
+	int rc, err;
+
+	if (unlikely(ps->late))
+		return pollset_sleep_late(ps, extra, d, mask);
+	rc = pollset_sleep_until(ps, pollset_add_hangups(ps), extra, deadline_left(d, &ps->left), mask);
+	if (likely(rc != -POLLSET_AGAIN) || !ps->all_hangups)
+		return rc;
+	err = rds_fds_find_all_owners();
+	if (err == -EAGAIN)
+		return pollset_sleep_late(ps, extra, d, mask);
+	return err ? err : rc;
 }
 
 /*
@@ -358,7 +389,7 @@ static int pollset_run(struct pollset *ps, int ready, const struct deadline *d, 
 	static const struct deadline at_once = {.now = true};
 	int rc;
 
-	if (unlikely(ps->refused != NONE_REFUSED))
+	if (unlikely(ps->refused != NONE_REFUSED || ps->interrupted))
 		d = &at_once;
 	if (unlikely(!ps->n_rds))
 		return pollset_wait_kernel(ps, d, mask);
@@ -407,5 +438,7 @@ int pollset_wait(struct pollset *ps, const struct deadline *d, const sigset_t *m
 	rds_cleanup_pop(0);
 	if (unlikely(ps->again))
 		return -POLLSET_AGAIN;
-	return unlikely(ps->refused != NONE_REFUSED) ? pollset_add_refused(ps, rc) : rc;
+	if (unlikely(ps->refused != NONE_REFUSED))
+		rc = pollset_add_refused(ps, rc);
+	return unlikely(ps->interrupted) && rc == 0 ? -EINTR : rc;
 }

@@ -43,6 +43,7 @@ struct pollset {
 	bool looked;	/* the engine was looked at once at least */
 	bool again;	/* one of the sockets was handed off for an exec that has failed */
 	bool late;	/* an owner does not answer */
+	bool interrupted; /* and a signal handler has run while this was found out */
 	uint64_t since; /* since when the set waits for owners that do not answer; 0: not yet */
 	struct rds_wait *wait;
 	void *heap;
@@ -71,6 +72,11 @@ void deadline_ms(struct deadline *d, int ms);
 int deadline_ts(struct deadline *d, const struct timespec *ts);
 /* The time left, not below zero. NULL if there is no end. */
 struct timespec *deadline_left(const struct deadline *d, struct timespec *left);
+/*
+ * The same for a sleep while an owner is late: not long. What reports the end of the last owner goes
+ * on reporting it. So it is left out of that sleep, and then the owners are looked for again.
+ */
+struct timespec *deadline_left_late(const struct deadline *d, struct timespec *left);
 bool deadline_expired(const struct deadline *d);
 
 bool deadline_spin(const struct deadline *d, struct rds_wait *w, unsigned *round);

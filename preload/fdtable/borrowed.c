@@ -10,25 +10,27 @@
  */
 #include "preload/fdtable/fdtable.h"
 
-bool rds_fds_find_all_owners(void)
+int rds_fds_find_all_owners(void)
 {
 	enum fds_owner owner;
 	uint64_t since = 0;
-	bool late = false;
+	bool late = false, interrupted = false;
 
 	rds_standby_hangup_note();
 	for (int n = 0; n < rds_fds_top(); n++) {
 		if (rds_fds_peek(n) != FDS_BORROWED || !rds_borrower_owner_gone(n))
 			continue;
 		owner = rds_fds_find_owner(n, &since);
+		interrupted |= owner == FDS_OWNER_INTERRUPTED; /* the others are looked for all the same */
 		if (owner == FDS_OWNER_OTHER || owner == FDS_OWNER_LATE)
 			/* The last owner takes long to end, or the next owner is stopped. */
 			late |= rds_borrower_owner_gone(n);
 	}
-	if (!late)
-		/* Sockets that have no number here any more. */
-		rds_standby_hangup_drop();
-	return late;
+	if (late || interrupted)
+		return interrupted ? -EINTR : -EAGAIN;
+	/* Sockets that have no number here any more. */
+	rds_standby_hangup_drop();
+	return 0;
 }
 
 _Atomic bool rds_fds_handed_off;
@@ -84,6 +86,8 @@ enum fds_owner rds_fds_find_owner(int fd, uint64_t *since)
 			rc = rds_fds_take_over(fd);
 		if (rc == -EAGAIN)
 			return FDS_OWNER_LATE; /* most likely it is stopped: it has the request */
+		if (rc == -EINTR)
+			return FDS_OWNER_INTERRUPTED;
 		if (rc)
 			return find_owner_failed(fd, rc);
 		sk = rds_fds_ref(fd);

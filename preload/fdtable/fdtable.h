@@ -258,17 +258,18 @@ bool rds_fds_exec_must_retry(struct rds_sock *sk);
  * as in rds_borrower_watch().
  */
 enum fds_owner {
-	FDS_OWNER_SELF,	   /* this process */
-	FDS_OWNER_OTHER,   /* another process, which keeps the stand-in current from now on */
-	FDS_OWNER_LATE,	   /* the same, as soon as it runs again */
-	FDS_OWNER_UNKNOWN, /* this process lacks a resource, such as a descriptor, to find out now */
+	FDS_OWNER_SELF,	       /* this process */
+	FDS_OWNER_OTHER,       /* another process, which keeps the stand-in current from now on */
+	FDS_OWNER_LATE,	       /* the same, as soon as it runs again */
+	FDS_OWNER_INTERRUPTED, /* LATE, and a signal handler has run: the wait is over */
+	FDS_OWNER_UNKNOWN,     /* this process lacks a resource, such as a descriptor, to find out now */
 };
 enum fds_owner rds_fds_find_owner(int fd, uint64_t *since);
 /*
- * The same for all sockets whose owners have ended. True: an owner is late, and what reported the
- * end of the last one goes on reporting it.
+ * The same for all sockets whose owners have ended. -EAGAIN: an owner is late, and what reported the
+ * end of the last one goes on reporting it. -EINTR: a signal handler has run. Or 0.
  */
-bool rds_fds_find_all_owners(void);
+int rds_fds_find_all_owners(void);
 /*
  * Sockets of this process were handed off, and may be in a set that a thread is about to wait for.
  * Finds the owner of each of them now, or takes the socket over, so that the stand-ins are current

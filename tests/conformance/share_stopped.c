@@ -307,6 +307,25 @@ static void is_next(void)
 		pause();
 }
 
+/* The timeout is for a test that fails. */
+static void sleeps_interrupted(void)
+{
+	struct pollfd pfd = {.fd = d, .events = POLLIN};
+	struct epoll_event event = {.events = EPOLLIN};
+	int set = epoll_create1(0);
+
+	on_alarm(0);
+	alarm_soon(true);
+	check(named("signal-poll"), "-1 EINTR", "%s", rc(poll(&pfd, 1, test_deadline_ms(5000))));
+	in_time("signal-poll", 100, 100);
+	epoll_ctl(set, EPOLL_CTL_ADD, d, &event);
+	alarm_soon(true);
+	check(named("signal-epoll"), "-1 EINTR", "%s", rc(epoll_wait(set, &event, 1, test_deadline_ms(5000))));
+	in_time("signal-epoll", 100, 100);
+	close(set);
+	alarm(test_alarm(60));
+}
+
 static void after_the_end_of(int maker)
 {
 	struct name to = name_of(d);
@@ -319,6 +338,7 @@ static void after_the_end_of(int maker)
 		conf_die("next");
 	stop("");
 	waits();
+	sleeps_interrupted();
 	go_on();
 	sendto(s, "1234", 4, 0, &to.sa, to.len);
 	check(named("message"), "4", "%s", rc(recv(d, buf, sizeof(buf), 0)));
