@@ -13,7 +13,8 @@
 #include "player.h"
 
 /* With what repeats it, and all that it has under way. */
-static void tell(const struct actor *a, const char *before, const char *fmt, va_list ap)
+__attribute__((format(printf, 3, 0))) static void tell(const struct actor *a, const char *before, const char *fmt,
+						       va_list ap)
 {
 	static const char *const modes[] = {"calm", "cancel", "kill", "drop"};
 	double now = seconds();
