@@ -42,13 +42,17 @@ int rds_call_port_open(struct rds_sock *sk)
 
 void rds_call_port_show(struct rds_sock *sk, bool moved)
 {
-	int fd = atomic_load(&sk->port_fd);
+	int fd = atomic_load(&sk->port_fd), err;
 
 	if (fd < 0)
 		return;
 	registry_port_show(rds_node_registry, &sk->laddr.ip, sk->laddr.port, sk->laddr.scope, fd, moved);
 	sk->port_ev.fn = port_hold_event;
-	rds_helper_event_add(&sk->port_ev, &sk->port_fd, EPOLLIN | EPOLLET);
+	err = rds_helper_event_add(&sk->port_ev, &sk->port_fd, EPOLLIN | EPOLLET);
+	if (err && err != -EEXIST) /* shown a second time */
+		rds_warn_once("port %u is not watched (%s): messages of other users to it may have to wait. Give "
+			      "the kernel more memory, or raise sysctl fs.epoll.max_user_watches",
+			      sk->laddr.port, strerror(-err));
 	if (os_fd(&sk->mailbox_fd) >= 0)
 		rds_sock_events.port_shown(sk);
 }
@@ -85,6 +89,6 @@ void rds_call_port_take(struct rds_sock *sk)
 	}
 	rds_call_port_close(sk, false);
 	rds_warn("port %u of an RDS socket that this process has taken over is %s: only processes of this user can "
-		 "send to it",
+		 "send to it. Bind a new socket",
 		 sk->laddr.port, err == -EADDRINUSE ? "another user's by now" : "not shown to other users");
 }

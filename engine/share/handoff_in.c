@@ -235,6 +235,9 @@ static int handoff_revive_socket(struct rds_sock *sk, const struct rds_share_sta
 	} else {
 		if (rds_sock_bound(sk))
 			handoff_show_port(sk, false);
+		/* the mailbox may have been emptied already */
+		rds_mailbox_keep_port(sk);
+		rds_call_port_close(sk, false);
 		if (mine)
 			registry_sock_orphan(rds_node_registry, sk->reg_idx, &sk->name);
 		rds_handoff_unsent_drop(sk, false);
@@ -422,8 +425,9 @@ int rds_handoff_in(int fd, struct rds_sock **out)
 	if (!err)
 		err = rds_standby_take_over(fd, st.st_ino, state_is_of_node, &e);
 	if (err == -EXDEV)
-		rds_warn_once("an RDS socket that another user has opened cannot be used (ENOTCONN): no process of "
-			      "that user owns it any more (RDS_PRELOAD_SHARE)");
+		rds_warn_once("an RDS socket of another registry cannot be used (ENOTCONN): no process there owns it "
+			      "any more. It is another user's (RDS_PRELOAD_SHARE), or the registry was deleted: then "
+			      "restart the programs that use the socket");
 	if (err)
 		return err;
 	err = handoff_finish_in(fd, &e, st.st_ino, out);

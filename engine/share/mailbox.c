@@ -156,21 +156,26 @@ static bool mailbox_peer_trusted(int fd)
 void rds_mailbox_keep_port(struct rds_sock *sk)
 {
 	struct rds_mailbox_batch p = {.magic = RDS_SHARE_MAGIC, .version = RDS_SHARE_VERSION};
-	int fd, port;
+	int fd, port, err;
 
 	if (atomic_load(&sk->port_fd) < 0 || sk->port_kept)
 		return;
-	fd = mailbox_socket(&sk->name, false);
-	if (fd < 0)
-		return;
+	fd = err = mailbox_socket(&sk->name, false);
 	/* This may be the end of the process in a signal handler. */
-	if (os_fds_hold_until(os_now_ns() + rds_patience_ns(RDS_PATIENCE_LOCK))) {
+	if (fd >= 0 && !os_fds_hold_until(os_now_ns() + rds_patience_ns(RDS_PATIENCE_LOCK)))
+		err = -EBUSY;
+	else if (fd >= 0) {
 		port = atomic_load(&sk->port_fd);
-		sk->port_kept =
-			mailbox_peer_trusted(fd) && os_pass_send(fd, &p, sizeof(p), &port, 1, MSG_DONTWAIT) >= 0;
+		err = mailbox_peer_trusted(fd) ? (int)os_pass_send(fd, &p, sizeof(p), &port, 1, MSG_DONTWAIT) : -EPERM;
 		os_fds_release();
 	}
-	os_close(fd);
+	if (fd >= 0)
+		os_close(fd);
+	sk->port_kept = err >= 0;
+	if (err < 0)
+		rds_warn_once("port %u of an RDS socket that several processes have is not kept from other users "
+			      "while none of them owns the socket: %s",
+			      sk->laddr.port, err == -EMFILE ? RDS_LOG_EMFILE : strerror(-err));
 }
 
 /* The next owner. Takes the descriptor. */

@@ -28,6 +28,8 @@ static union {
 static size_t len;
 static int end_of_it; /* the owner's end */
 static void (*before_it_is_left)(struct rds_sock *sk);
+static bool mailbox_is_kept;
+static int mailbox = -1;
 static rlim_t file_most = RLIM_INFINITY; /* bytes of the file in which it is left */
 
 static unsigned numbers(void)
@@ -103,6 +105,10 @@ static void left(void)
 	ck_assert_uint_le(len, sizeof(file));
 	ck_assert_int_eq(pread(fds[1], &file, len, 0), (ssize_t)len);
 	end_of_it = fds[0];
+	if (mailbox_is_kept) {
+		mailbox = fds[2];
+		fds[2] = -1;
+	}
 	for (i = 1; i < RDS_HANDOFF_FDS; i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
@@ -124,8 +130,10 @@ static int adopt(struct rds_sock **sk, int pair)
 {
 	int fd = file_of(len), err;
 
-	ck_assert_int_eq(rds_handoff_park(end_of_it, fd, -1, -1, len), 0);
+	ck_assert_int_eq(rds_handoff_park(end_of_it, fd, mailbox, -1, len), 0);
 	close(fd);
+	if (mailbox >= 0)
+		close(mailbox);
 	if (pair != end_of_it)
 		close(pair);
 	close(end_of_it);
@@ -533,6 +541,53 @@ START_TEST(what_finds_room)
 }
 END_TEST
 
+/* ---- several users on the node ---- */
+
+int __real_rds_mailbox_empty(int box, struct rds_sock *sk);
+int __wrap_rds_mailbox_empty(int box, struct rds_sock *sk);
+
+static int mailbox_fails;
+
+int __wrap_rds_mailbox_empty(int box, struct rds_sock *sk)
+{
+	int ret = __real_rds_mailbox_empty(box, sk);
+
+	if (!mailbox_fails)
+		return ret;
+	ck_assert_int_ge(atomic_load(&sk->port_fd), 0);
+	return mailbox_fails;
+}
+
+static void setup_all(void)
+{
+	setenv("RDS_PRELOAD_SHARE", "all", 1);
+	rds_options_reset();
+	setup();
+}
+
+/* The port's name was in the mailbox. It stays there, and the next socket has its own. */
+START_TEST(the_name_of_its_port)
+{
+	struct rds_sock *sk = NULL, *next;
+	struct sockaddr_in unused;
+	int fd, again;
+
+	mailbox_is_kept = true;
+	left();
+	again = dup(mailbox);
+	mailbox_fails = -ENOMEM;
+	ck_assert_int_eq(adopt(&sk, end_of_it), -ENOMEM);
+	mailbox_fails = 0;
+	next = bound_here(&fd, &unused);
+	ck_assert_int_ge(atomic_load(&next->port_fd), 0);
+	ck_assert_int_eq(poll(&(struct pollfd){.fd = again, .events = POLLIN}, 1, 0), 1);
+	close(again);
+	close(fd);
+	rds_call_number_closed(next);
+	end(NULL);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("handoff_in");
@@ -551,5 +606,7 @@ int main(void)
 	tcase_add_loop_test(t, what_is_no_end, 0, 3);
 	tcase_add_test(t, what_finds_room);
 	tcase_add_loop_test(t, anything, 0, 4);
+	t = suite_case(s, "several users", setup_all, NULL);
+	tcase_add_test(t, the_name_of_its_port);
 	return suite_run(s);
 }
