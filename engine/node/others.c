@@ -35,16 +35,25 @@ static bool cred_is_same_process(const struct ucred *a, const struct ucred *b)
 	return a->uid == b->uid || (a->pid > 0 && a->pid == b->pid);
 }
 
-bool reg_others_find(struct registry *reg, const struct rds_procid *id, const struct ucred *cred, uint32_t *slot)
+static bool is_own_process(struct registry *reg, uint32_t slot, const struct rds_procid *id, const struct ucred *cred)
+{
+	return registry_is_user(reg, cred->uid) || registry_proc_pid_is(reg, slot, id, cred->pid);
+}
+
+int reg_others_find(struct registry *reg, const struct rds_procid *id, const struct ucred *cred, uint32_t *slot)
 {
 	struct ucred listens;
+	int ret;
 
 	if (registry_proc_find(reg, id, slot))
-		return registry_is_user(reg, cred->uid) || registry_proc_pid_is(reg, *slot, id, cred->pid);
-	if (rds_node_proc_cred(id, &listens) || !cred_is_same_process(&listens, cred))
-		return false;
+		return is_own_process(reg, *slot, id, cred) ? 0 : -EACCES;
+	ret = rds_node_proc_cred(id, &listens);
+	if (ret && ret != -ECONNREFUSED)
+		return -EAGAIN; /* no descriptor, or too many others ask, too */
+	if (ret || !cred_is_same_process(&listens, cred))
+		return -EACCES;
 	*slot = reg_others_slot(listens.uid);
-	return *slot;
+	return *slot ? 0 : -EACCES;
 }
 
 bool reg_others_alive(uint32_t slot, const struct rds_procid *id)
@@ -55,9 +64,9 @@ bool reg_others_alive(uint32_t slot, const struct rds_procid *id)
 	return ret ? ret != -ECONNREFUSED : reg_others_slot(cred.uid) == slot;
 }
 
-bool registry_proc_is_of(struct registry *reg, uint32_t *slot, const struct rds_procid *id, const struct ucred *cred)
+int registry_proc_is_of(struct registry *reg, uint32_t *slot, const struct rds_procid *id, const struct ucred *cred)
 {
 	if (registry_has_others())
 		return reg_others_find(reg, id, cred, slot);
-	return registry_is_user(reg, cred->uid) || registry_proc_pid_is(reg, *slot, id, cred->pid);
+	return !registry_slot_is_others(*slot) && is_own_process(reg, *slot, id, cred) ? 0 : -EACCES;
 }

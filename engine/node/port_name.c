@@ -292,7 +292,7 @@ int reg_port_lookup(struct registry *reg, const struct reg_key *key, struct regi
 	*out = found;
 	if (ret || link_read(reg, key, cred.uid, &found))
 		return 0;
-	if (!reg_others_find(reg, &found.procid, &cred, &slot))
+	if (reg_others_find(reg, &found.procid, &cred, &slot))
 		return 0;
 	*out = found;
 	out->proc = slot;

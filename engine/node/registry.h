@@ -278,9 +278,10 @@ pid_t registry_proc_pid(struct registry *reg, uint32_t slot, const struct rds_pr
 bool registry_proc_pid_is(struct registry *reg, uint32_t slot, const struct rds_procid *id, pid_t pid);
 /*
  * Is that process, which says that it has this id, and this slot in its registry, the one with these
- * credentials? Then *slot gets its number here. Makes system calls.
+ * credentials? 0, and *slot gets its number here; -EACCES: no; -EAGAIN: that cannot be told now. Makes
+ * system calls.
  */
-bool registry_proc_is_of(struct registry *reg, uint32_t *slot, const struct rds_procid *id, const struct ucred *cred);
+int registry_proc_is_of(struct registry *reg, uint32_t *slot, const struct rds_procid *id, const struct ucred *cred);
 /*
  * May that process communicate with this one (RDS_PRELOAD_SHARE)? A process that has opened the
  * file was allowed to, and still is after it has given up its rights, as services do when they have

@@ -221,8 +221,8 @@ int reg_port_parse(const char *text, long len, struct registry_owner *out);
 int reg_port_lookup(struct registry *reg, const struct reg_key *key, struct registry_owner *out);
 
 /* ---- others.c ---- */
-/* Is there a process, of any user, with that id and these credentials? *slot gets its number here. */
-bool reg_others_find(struct registry *reg, const struct rds_procid *id, const struct ucred *cred, uint32_t *slot);
+/* As registry_proc_is_of(). */
+int reg_others_find(struct registry *reg, const struct rds_procid *id, const struct ucred *cred, uint32_t *slot);
 uint32_t reg_others_slot(uid_t uid); /* 0: that number may be any user's */
 bool reg_others_alive(uint32_t slot, const struct rds_procid *id);
 

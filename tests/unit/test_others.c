@@ -4,6 +4,7 @@
  * port is one user's, as the kernel says. What a user writes about ports that it does not have, and
  * about processes that it is not, is not believed.
  */
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -284,6 +285,19 @@ static void tries_to_open(int from, int to)
 	child_say(to, &s, sizeof(s));
 }
 
+/* Who it is cannot be asked: that is no forgery. */
+static void ck_no_descriptor(struct registry *reg, const struct rds_procid *id, const struct ucred *cred)
+{
+	struct rlimit all, none;
+	uint32_t slot;
+
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &all), 0);
+	none = (struct rlimit){3, all.rlim_max};
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+	ck_assert_int_eq(registry_proc_is_of(reg, &slot, id, cred), -EAGAIN);
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &all), 0);
+}
+
 START_TEST(nobody_forges)
 {
 	struct registry *reg = open_ok();
@@ -305,17 +319,25 @@ START_TEST(nobody_forges)
 	/* nor in a greeting */
 	cred = (struct ucred){.pid = c2.pid, .uid = TWO, .gid = TWO};
 	slot = 5;
-	ck_assert(!registry_proc_is_of(reg, &slot, &s.id, &cred));
+	ck_assert_int_eq(registry_proc_is_of(reg, &slot, &s.id, &cred), -EACCES);
 	cred = (struct ucred){.pid = c.pid, .uid = TWO, .gid = TWO}; /* One has become Two since */
-	ck_assert(registry_proc_is_of(reg, &slot, &s.id, &cred));
+	ck_assert_int_eq(registry_proc_is_of(reg, &slot, &s.id, &cred), 0);
 	ck_assert_uint_eq(slot, REGISTRY_OTHERS + ONE);
+	ck_no_descriptor(reg, &s.id, &cred);
+	/* where nobody else may be, no slot is another user's */
+	test_share("user");
+	slot = REGISTRY_OTHERS + geteuid();
+	cred = (struct ucred){.pid = getpid(), .uid = geteuid(), .gid = getegid()};
+	ck_assert_int_eq(registry_proc_is_of(reg, &slot, registry_self(reg), &cred), -EACCES);
+	test_share("all");
+	cred = (struct ucred){.pid = c.pid, .uid = TWO, .gid = TWO};
 	ended(&c2);
 	/* it can neither lock the file nor read or truncate it */
 	c3 = one_with(TWO, 0, tries_to_open, &s2);
 	ck_assert_int_eq(child_end(&c3, 0), 0);
 	/* once One has ended, its id is nobody's, and not ours either */
 	ended(&c);
-	ck_assert(!registry_proc_is_of(reg, &slot, &s.id, &cred));
+	ck_assert_int_eq(registry_proc_is_of(reg, &slot, &s.id, &cred), -EACCES);
 	registry_close(reg);
 }
 END_TEST

@@ -191,7 +191,9 @@ int shm_on_connect(struct shm_peer *p, const struct shm_ctl_msg *msg, const int 
 	id.peer = p->id;
 	id.peer_slot = p->slot;
 	/* another user's process has no address but this host's */
-	if (registry_slot_is_others(p->slot) && rds_node_addr_is_local(&id.faddr, id.scope))
+	if (registry_slot_is_others(p->slot))
+		why = rds_node_addr_is_local(&id.faddr, id.scope);
+	if (why == -EADDRNOTAVAIL)
 		why = -EACCES;
 	ep = why ? NULL : shm_ep_new(p, t, false);
 	if (!ep && !why)

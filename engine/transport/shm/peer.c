@@ -257,18 +257,24 @@ void rds_shm_reclaim(void)
  * The identity that a process claims must agree with what the kernel tells: who has the lock in the
  * registry, or, of another user's process, who listens under that id.
  */
-static bool peer_identity_holds(struct shm_peer *p, const struct shm_ctl_msg *msg)
+static int peer_identity_check(struct shm_peer *p, const struct shm_ctl_msg *msg)
 {
 	uint32_t slot = msg->slot;
+	int err = registry_proc_is_of(rds_node_registry, &slot, &msg->self, &p->cred);
 
-	if (registry_proc_is_of(rds_node_registry, &slot, &msg->self, &p->cred) &&
-	    (!p->dialled || !registry_slot_is_others(p->slot) || p->slot == slot)) {
+	if (!err && (!p->dialled || !registry_slot_is_others(p->slot) || p->slot == slot)) {
 		p->slot = slot;
-		return true;
+		return 0;
+	}
+	if (err == -EAGAIN) {
+		rds_warn_once("it cannot be told now whether process %d of user %u is what it says (no descriptor is "
+			      "free, or too many ask it): it tries again. " RDS_LOG_EMFILE,
+			      (int)p->cred.pid, (unsigned)p->cred.uid);
+		return err;
 	}
 	rds_warn("process %d of user %u is refused: it is not the one that it says it is", (int)p->cred.pid,
 		 (unsigned)p->cred.uid);
-	return false;
+	return -EACCES;
 }
 
 /*
@@ -295,7 +301,9 @@ static int peer_on_hello(struct shm_peer *p, const struct shm_ctl_msg *msg, int 
 		return -EPROTO;
 	if (!p->dialled && !p->cred.pid && peer_too_many(&p->cred, &msg->self))
 		return -EUSERS;
-	err = peer_identity_holds(p, msg) ? wake_fd_check(fds[0], &leader) : -EACCES;
+	err = peer_identity_check(p, msg);
+	if (!err)
+		err = wake_fd_check(fds[0], &leader);
 	if (!err)
 		err = wake_fd_check(fds[1], &helper);
 	if (!err)
