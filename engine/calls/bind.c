@@ -70,15 +70,18 @@ static void log_not_local(const struct rds_addr *addr)
 static void log_port_taken(const struct rds_addr *addr)
 {
 	struct registry_owner own;
+	struct ucred cred;
 	char a[RDS_ADDR_STRLEN];
+	int ret = registry_lookup_nowait(rds_node_registry, &addr->ip, addr->port, addr->scope, &own);
 
-	/* the port may be free by now */
-	if (registry_lookup_all(rds_node_registry, &addr->ip, addr->port, addr->scope, &own))
-		return;
 	rds_ip_str(&addr->ip, a);
-	if (own.others)
-		rds_info("bind: port %u of %s is in use by another user (process %d)", addr->port, a, own.pid);
-	else if (own.proc == REGISTRY_NOBODY)
+	if (ret == -ENOENT && registry_port_holder(rds_node_registry, &addr->ip, addr->port, addr->scope, &cred))
+		rds_info("bind: port %u of %s is in use by process %d of user %u", addr->port, a, (int)cred.pid,
+			 (unsigned)cred.uid);
+	/* the port may be free by now */
+	if (ret)
+		return;
+	if (own.proc == REGISTRY_NOBODY)
 		rds_info("bind: port %u of %s is in use by a shared socket that no process owns now", addr->port, a);
 	else
 		rds_info("bind: port %u of %s is in use by process %d", addr->port, a, own.pid);

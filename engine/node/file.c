@@ -64,7 +64,7 @@ static bool owner_is_us(int fd, const struct stat *st)
  * May this process trust the file? Missing rights come from a umask, or from a creator that was
  * killed before its chmod.
  */
-static int check_rights(int fd, const char *path, mode_t want)
+static int check_rights(const struct registry *reg, int fd, const char *path, mode_t want)
 {
 	struct stat st;
 	int ret = os_fstat(fd, &st);
@@ -73,8 +73,9 @@ static int check_rights(int fd, const char *path, mode_t want)
 		return ret;
 	if (!owner_is_us(fd, &st))
 		return file_refuse(path, "belongs to another user", &st);
-	if (rds_options()->share == RDS_OPT_SHARE_GROUP && st.st_gid != my_gid() && os_fchown(fd, (uid_t)-1, my_gid()))
-		return file_refuse(path, "does not belong to this process's group", &st);
+	if (rds_options()->share == RDS_OPT_SHARE_GROUP && st.st_gid != reg->identity.gid &&
+	    os_fchown(fd, (uid_t)-1, reg->identity.gid))
+		return file_refuse(path, "does not belong to the node's group", &st);
 	if (st.st_mode & RIGHTS_NEVER)
 		return file_refuse(path, "can be written by others", &st);
 	return (st.st_mode & want) == want ? 0 : os_fchmod(fd, want);
@@ -142,7 +143,7 @@ static int file_error(const char *path, const char *what, int err)
 	return err;
 }
 
-int reg_dir_path(uid_t uid, char *path, size_t len)
+int reg_dir_path(const struct registry *reg, uid_t uid, char *path, size_t len)
 {
 	const struct rds_options *o = rds_options();
 	int n;
@@ -150,17 +151,18 @@ int reg_dir_path(uid_t uid, char *path, size_t len)
 	if (o->share == RDS_OPT_SHARE_USER)
 		n = snprintf(path, len, "%s/rdspreload-%u", o->registry_dir, (unsigned)uid);
 	else if (o->share == RDS_OPT_SHARE_GROUP)
-		n = snprintf(path, len, "%s/rdspreload-g%u-%u", o->registry_dir, (unsigned)my_gid(), (unsigned)uid);
+		n = snprintf(path, len, "%s/rdspreload-g%u-%u", o->registry_dir, (unsigned)reg->identity.gid,
+			     (unsigned)uid);
 	else
 		n = snprintf(path, len, "%s/rdspreload-all-%u", o->registry_dir, (unsigned)uid);
 	return (size_t)n < len ? 0 : -ENAMETOOLONG;
 }
 
-int reg_dir_open(char *path, size_t len)
+int reg_dir_open(const struct registry *reg, char *path, size_t len)
 {
 	const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 	const struct rds_options *o = rds_options();
-	int fd, ret = reg_dir_path(my_uid(), path, len);
+	int fd, ret = reg_dir_path(reg, my_uid(), path, len);
 
 	if (ret)
 		return file_error(o->registry_dir, "use the long name of", ret);
@@ -172,7 +174,7 @@ int reg_dir_open(char *path, size_t len)
 		file_error(path, "open as a directory", fd);
 		return fd == -ENOTDIR || fd == -ELOOP ? -EACCES : fd;
 	}
-	ret = check_rights(fd, path, dir_rights[o->share]);
+	ret = check_rights(reg, fd, path, dir_rights[o->share]);
 	if (ret) {
 		os_close(fd);
 		return ret;
@@ -212,7 +214,7 @@ static int node_file_open(struct registry *reg)
 	int dir, fd, ret;
 	size_t n;
 
-	dir = reg_dir_open(reg->path, sizeof(reg->path));
+	dir = reg_dir_open(reg, reg->path, sizeof(reg->path));
 	if (dir < 0)
 		return dir;
 	snprintf(name, sizeof(name), "node-%llu-v%d", (unsigned long long)reg_file_netns(), REG_VERSION);
@@ -232,7 +234,7 @@ static int node_file_open(struct registry *reg)
 	if (!ret && !S_ISREG(st.st_mode))
 		ret = file_refuse(reg->path, "is not a file", &st);
 	if (!ret)
-		ret = check_rights(fd, reg->path, FILE_RIGHTS);
+		ret = check_rights(reg, fd, reg->path, FILE_RIGHTS);
 	if (ret) {
 		os_close(fd);
 		return ret;
@@ -372,7 +374,7 @@ static int lost_file_prefer(struct registry *reg, int fd)
 		os_close(fd);
 		return file_error(reg->path, "find out who else has", lost);
 	}
-	if (check_rights(lost, reg->path, FILE_RIGHTS)) {
+	if (check_rights(reg, lost, reg->path, FILE_RIGHTS)) {
 		os_close(lost);
 		return fd;
 	}
@@ -470,6 +472,7 @@ int reg_file_open(struct registry *reg)
 	if (ret != -ENOENT)
 		return ret;
 	ret = -EAGAIN;
+	reg->identity.gid = my_gid();
 	/*
 	 * Tries are a millisecond apart: another process is between mkdir and chmod.  Not by the clock,
 	 * because one try may wait longer than all pauses together, for the lock of a stopped process.

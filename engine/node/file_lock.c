@@ -205,8 +205,8 @@ int reg_record_lock(struct registry *reg)
 			  reg->path, area_lock_holder(reg),
 			  (unsigned)(rds_patience_ms(RDS_PATIENCE_REGISTRY_LOCK) / 1000));
 	else if (ret == -ELOOP)
-		rds_error("registry: a process of this user keeps %s from being changed: stop it, or set "
-			  "RDS_PRELOAD_REGISTRY_DIR",
+		rds_error("registry: a process of this user, or one that has the registry by fork or exec, keeps %s "
+			  "from being changed: stop it, or set RDS_PRELOAD_REGISTRY_DIR",
 			  reg->path);
 	else if (ret != -ESTALE)
 		rds_error("registry: cannot lock %s (%s): set RDS_PRELOAD_REGISTRY_DIR to a directory on a tmpfs", reg->path,

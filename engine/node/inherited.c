@@ -58,17 +58,17 @@ void reg_inherited_note(struct registry *reg)
 	struct stat st = {.st_ino = 0};
 
 	os_fstat(reg_fd(reg), &st);
-	reg->identity = (struct reg_identity){.dev = st.st_dev,
-					      .ino = st.st_ino,
-					      .netns = reg_file_netns(),
-					      .owner = st.st_uid,
-					      .uid = user_now(),
-					      .gid = group_now()};
+	reg->identity.dev = st.st_dev;
+	reg->identity.ino = st.st_ino;
+	reg->identity.netns = reg_file_netns();
+	reg->identity.uid = user_now();
+	reg_ports_name(&reg->identity);
 }
 
+/* Whose it is does not matter: a user namespace may show another owner. */
 static bool stat_is(const struct stat *st, const struct reg_identity *is)
 {
-	return S_ISREG(st->st_mode) && st->st_dev == is->dev && st->st_ino == is->ino && st->st_uid == is->owner;
+	return S_ISREG(st->st_mode) && st->st_dev == is->dev && st->st_ino == is->ino;
 }
 
 /* Is it that file, and whole? Changes nothing, whatever file it is. */
@@ -108,6 +108,9 @@ int reg_inherited_join(struct registry *reg)
 	}
 	ret = reg_file_netns() == reg->identity.netns ? os_fd_register_hook(&reg->fds.n[0], reg_fd_moved, reg)
 						      : -EAGAIN;
+	if (ret && ret != -EAGAIN)
+		rds_warn("registry: the inherited descriptor of %s cannot be kept (%s): try again with more memory",
+			 reg->path, strerror(-ret));
 	if (!ret)
 		ret = reg_file_join(reg);
 	if (ret == -EAGAIN)
@@ -236,6 +239,7 @@ bool rds_node_take_passed(int carrier)
 	unsigned n;
 	ssize_t len;
 	bool lost;
+	int err;
 
 	if (!carrier_is_ours(carrier))
 		return false;
@@ -249,14 +253,20 @@ bool rds_node_take_passed(int carrier)
 	}
 	len = os_pass_recv_few(carrier, &c, sizeof(c), fds, 1, &n, &lost, MSG_DONTWAIT);
 	os_close(carrier);
+	if (len >= 0 && lost)
+		rds_warn("registry: the RDS sockets from before the exec are lost: " RDS_LOG_EMFILE);
 	if (len < 0 || !n)
 		return true;
 	if (len != (ssize_t)sizeof(c) || c.magic != REG_MAGIC || c.version != REG_VERSION ||
-	    c.path[sizeof(c.path) - 1] || !descriptor_is(fds[0], &c.identity)) {
+	    c.path[sizeof(c.path) - 1] || c.identity.domain[sizeof(c.identity.domain) - 1] ||
+	    !descriptor_is(fds[0], &c.identity)) {
 		os_close(fds[0]);
 		return true;
 	}
 	inherited = c;
-	os_dup_high_slot(fds[0], &inherited_fd);
+	err = os_dup_high_slot(fds[0], &inherited_fd);
+	if (err)
+		rds_warn("registry: the RDS sockets from before the exec, of %s, are lost (%s): more memory is needed",
+			 c.path, strerror(-err));
 	return true;
 }

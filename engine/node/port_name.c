@@ -34,22 +34,28 @@
 #define PATH_SIZE 256
 #define LINK_TEXT 39 /* id, moved, where it listens for other hosts: 32, 1 and 4 digits */
 
-void reg_ports_init(struct registry *reg)
+void reg_ports_name(struct reg_identity *is)
 {
 	const struct rds_options *o = rds_options();
 	struct stat st;
+	int ret;
 
-	if (!registry_has_others() || os_stat(o->registry_dir, &st))
+	is->domain[0] = '\0';
+	if (!registry_has_others())
 		return;
-	snprintf(reg->domain, sizeof(reg->domain), "%llx-%llx.%x", (unsigned long long)st.st_dev,
-		 (unsigned long long)st.st_ino,
-		 o->share == RDS_OPT_SHARE_GROUP ? (unsigned)os_syscall(SYS_getegid, 0, 0, 0, 0, 0, 0) : UINT32_MAX);
-	reg->netns = reg_file_netns();
+	ret = os_stat(o->registry_dir, &st);
+	if (ret)
+		rds_warn("registry: cannot look at %s (%s): the ports of this process are not shown to other users",
+			 o->registry_dir, strerror(-ret));
+	else
+		snprintf(is->domain, sizeof(is->domain), "%llx-%llx.%x", (unsigned long long)st.st_dev,
+			 (unsigned long long)st.st_ino,
+			 o->share == RDS_OPT_SHARE_GROUP ? (unsigned)is->gid : UINT32_MAX);
 }
 
 const char *registry_domain(const struct registry *reg)
 {
-	return reg->domain;
+	return reg->identity.domain;
 }
 
 static int key_print(const struct reg_key *key, char *text, size_t len)
@@ -68,26 +74,33 @@ static socklen_t port_address(const struct registry *reg, const struct reg_key *
 
 	memset(un, 0, sizeof(*un));
 	un->sun_family = AF_UNIX;
-	n = snprintf(un->sun_path + 1, sizeof(un->sun_path) - 1, "rds.port.%s.", reg->domain);
+	n = snprintf(un->sun_path + 1, sizeof(un->sun_path) - 1, "rds.port.%s.", reg->identity.domain);
 	n += key_print(key, un->sun_path + 1 + n, sizeof(un->sun_path) - 1 - (size_t)n);
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
 static void link_name(const struct registry *reg, const struct reg_key *key, char name[PATH_SIZE])
 {
-	int n = snprintf(name, PATH_SIZE, "port-%llu-", (unsigned long long)reg->netns);
+	int n = snprintf(name, PATH_SIZE, "port-%llu-", (unsigned long long)reg->identity.netns);
 
 	key_print(key, name + n, PATH_SIZE - (size_t)n);
 }
 
 /* ---- one's own ---- */
 
+/* The kernel shows others the group that the process has when it listens. */
+static bool has_left_group(const struct registry *reg)
+{
+	return rds_options()->share == RDS_OPT_SHARE_GROUP &&
+	       reg->identity.gid != (gid_t)os_syscall(SYS_getegid, 0, 0, 0, 0, 0, 0);
+}
+
 int reg_port_hold(struct registry *reg, const struct reg_key *key, int fd)
 {
 	struct sockaddr_un un;
 	socklen_t len;
 
-	if (fd < 0 || !reg->domain[0])
+	if (fd < 0 || !reg->identity.domain[0])
 		return 0;
 	len = port_address(reg, key, &un);
 	return os_bind(fd, (struct sockaddr *)&un, len);
@@ -124,7 +137,7 @@ static int link_write(int dir, const char *name, const char *text)
 static int port_write(struct registry *reg, const struct reg_key *key, bool moved)
 {
 	char path[PATH_SIZE], name[PATH_SIZE], text[LINK_TEXT + 1];
-	int dir = reg_dir_open(path, sizeof(path)), n = 0, ret;
+	int dir = reg_dir_open(reg, path, sizeof(path)), n = 0, ret;
 
 	if (dir < 0)
 		return dir;
@@ -147,15 +160,20 @@ void registry_port_show(struct registry *reg, const struct in6_addr *addr, uint1
 	if (!ret)
 		ret = os_listen(hold, BACKLOG);
 	if (ret)
-		rds_warn_once("registry: port %u is not shown to other users (%s): they cannot send to it", port,
-			      strerror(-ret));
+		rds_warn_once("registry: port %u is not shown to other users (%s), who cannot send to it: this user "
+			      "has to be able to make links in its directory in %s",
+			      port, strerror(-ret), rds_options()->registry_dir);
+	else if (has_left_group(reg))
+		rds_warn_once("registry: other users of group %u cannot send to port %u, because this process has left "
+			      "the group: bind before that (RDS_PRELOAD_SHARE)",
+			      (unsigned)reg->identity.gid, port);
 }
 
 static void port_unwrite(struct registry *reg, const struct reg_key *key)
 {
 	char path[PATH_SIZE], name[PATH_SIZE];
 	uid_t uid = (uid_t)os_syscall(SYS_geteuid, 0, 0, 0, 0, 0, 0);
-	int dir = reg_dir_path(uid, path, sizeof(path));
+	int dir = reg_dir_path(reg, uid, path, sizeof(path));
 
 	if (!dir)
 		dir = os_open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
@@ -170,7 +188,7 @@ void registry_port_hide(struct registry *reg, const struct in6_addr *addr, uint1
 {
 	struct reg_key key = reg_key_make(addr, port, scope);
 
-	if (port && reg->domain[0])
+	if (port && reg->identity.domain[0])
 		port_unwrite(reg, &key);
 }
 
@@ -180,7 +198,7 @@ void reg_port_clean(struct registry *reg, struct reg_sock *s)
 	struct reg_key key = {.scope = reg_load(&s->scope), .port = (uint16_t)reg_load(&s->mark)};
 	int fd;
 
-	if (!key.port || !reg->domain[0])
+	if (!key.port || !reg->identity.domain[0])
 		return;
 	reg_words_load(key.addr, s->addr);
 	fd = os_socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -205,14 +223,22 @@ bool reg_port_is_anothers(struct registry *reg, const struct reg_key *key)
 {
 	struct ucred cred;
 
-	return !port_cred(reg, key, &cred) && !registry_is_user(reg, cred.uid);
+	return !port_cred(reg, key, &cred) && !registry_is_member(reg, &cred);
+}
+
+bool registry_port_holder(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
+			  struct ucred *cred)
+{
+	struct reg_key key = reg_key_make(addr, port, scope);
+
+	return reg->identity.domain[0] && !port_cred(reg, &key, cred);
 }
 
 /* The directory of a user, if it is that user's. */
-static int others_dir_open(uid_t uid)
+static int others_dir_open(const struct registry *reg, uid_t uid)
 {
 	char path[PATH_SIZE];
-	int fd = reg_dir_path(uid, path, sizeof(path));
+	int fd = reg_dir_path(reg, uid, path, sizeof(path));
 	struct stat st;
 
 	if (!fd)
@@ -262,7 +288,7 @@ int reg_port_parse(const char *text, long len, struct registry_owner *out)
 static int link_read(struct registry *reg, const struct reg_key *key, uid_t uid, struct registry_owner *out)
 {
 	char name[PATH_SIZE], text[LINK_TEXT + 1];
-	int dir = others_dir_open(uid);
+	int dir = others_dir_open(reg, uid);
 	long n;
 
 	if (dir < 0)
@@ -284,7 +310,7 @@ int reg_port_lookup(struct registry *reg, const struct reg_key *key, struct regi
 	uint32_t slot;
 	int ret;
 
-	if (!reg->domain[0])
+	if (!reg->identity.domain[0])
 		return -ENOENT;
 	ret = port_cred(reg, key, &cred);
 	if (ret == -ECONNREFUSED || (!ret && !registry_trusts(reg, &cred)))

@@ -61,7 +61,6 @@ int registry_open(struct registry **out)
 	reg->pid = pid;
 	reg->slot = REG_PROCS;
 	os_fd_init(&reg->fds);
-	reg_ports_init(reg);
 	ret = reg_file_open(reg);
 	if (!ret)
 		ret = join_node(reg);

@@ -137,6 +137,9 @@ void registry_port_show(struct registry *reg, const struct in6_addr *addr, uint1
 void registry_port_hide(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope);
 /* Has that socket the name of the port? */
 bool registry_port_is_held(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope, int fd);
+/* Whose socket has the name of the port and listens, a stranger's included? Of any process on the host. */
+bool registry_port_holder(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
+			  struct ucred *cred);
 /* Takes the name of a port whose socket this process has taken over. 0 or -EADDRINUSE. */
 int registry_port_hold(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope, int hold);
 /*
@@ -290,7 +293,7 @@ int registry_proc_is_of(struct registry *reg, uint32_t *slot, const struct rds_p
 bool registry_trusts(struct registry *reg, const struct ucred *cred);
 /* ... and is a process of this registry, or of its user? */
 bool registry_is_member(struct registry *reg, const struct ucred *cred);
-/* Is it the user as which this process has opened the file? */
+/* Is it the user whose file this is? */
 bool registry_is_user(struct registry *reg, uid_t uid);
 /*
  * Reclaims everything that dead processes left. Returns the number of processes reclaimed, or

@@ -26,14 +26,17 @@ struct reg_view {
 	_Atomic uint32_t usable;
 };
 
-/* Which file it is, and as whom it was opened by its name. */
+/*
+ * Which file it is, and as whom it was opened by its name. The program, or the one that it comes from,
+ * may have given up its rights since, or may not find the directory any more: the node stays.
+ */
 struct reg_identity {
 	uint64_t dev, ino;
 	uint64_t netns; /* of the sockets in it */
-	uid_t owner;
-	/* The program, or the one that it comes from, may have given up its rights since. */
 	uid_t uid;
-	gid_t gid;
+	gid_t gid; /* of the directories, too (RDS_PRELOAD_SHARE=group) */
+	/* Of the names of ports (port_name.c); "": no other user may join the node. */
+	char domain[48];
 };
 
 struct registry {
@@ -68,9 +71,6 @@ struct registry {
 	 */
 	int in_vain;
 	char path[256]; /* for log lines */
-	/* Of the names of ports (port_name.c); "": no other user may join the node. */
-	char domain[48];
-	uint64_t netns;
 };
 
 struct reg_key {
@@ -114,10 +114,10 @@ int reg_file_refresh(struct registry *reg);
  */
 int reg_file_grow(struct registry *reg);
 
-/* The directory of that user's file. 0 or -ENAMETOOLONG. */
-int reg_dir_path(uid_t uid, char *path, size_t len);
+/* The directory of that user's file on this node. 0 or -ENAMETOOLONG. */
+int reg_dir_path(const struct registry *reg, uid_t uid, char *path, size_t len);
 /* Ours: makes it if it does not exist. A descriptor, or -errno, which has been logged. */
-int reg_dir_open(char *path, size_t len);
+int reg_dir_open(const struct registry *reg, char *path, size_t len);
 
 /* ---- inherited.c ---- */
 void reg_inherited_note(struct registry *reg); /* which file was opened by its name */
@@ -208,7 +208,7 @@ uint32_t reg_table_find_repaired(struct registry *reg, const struct reg_key *key
 struct reg_key reg_key_make(const struct in6_addr *addr, uint16_t port, uint32_t scope);
 
 /* ---- port_name.c ---- */
-void reg_ports_init(struct registry *reg);
+void reg_ports_name(struct reg_identity *is); /* sets the domain; the rest is known */
 /* Gives the socket the name of the port. 0, also without a socket (-1); -EADDRINUSE. */
 int reg_port_hold(struct registry *reg, const struct reg_key *key, int fd);
 /* Has a process of another user that name? False also if it is about to give it back. */

@@ -138,15 +138,16 @@ socklen_t rds_node_listen_name(const struct rds_procid *id, struct sockaddr_un *
 
 int rds_node_name_cred(const struct sockaddr_un *name, socklen_t len, struct ucred *cred)
 {
-	int fd = os_socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), ret;
+	_Atomic int fd = -1;
+	int ret = os_dup_high_slot(os_socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), &fd);
 	socklen_t size = sizeof(*cred);
 
-	if (fd < 0)
-		return fd;
+	if (ret)
+		return ret;
 	ret = os_connect(fd, (const struct sockaddr *)name, len);
 	if (!ret)
 		ret = os_getsockopt(fd, SOL_SOCKET, SO_PEERCRED, cred, &size);
-	os_close(fd);
+	os_close_slot(&fd);
 	return ret;
 }
 

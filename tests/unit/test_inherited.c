@@ -172,6 +172,73 @@ START_TEST(another_network)
 }
 END_TEST
 
+/* As a user namespace shows the file's owner. */
+static void owner_looks_different(int from, int to)
+{
+	(void)from, (void)to;
+	forked();
+	child_assert(geteuid() || chown(test_file, OTHER, OTHER) == 0);
+	child_assert(joins());
+}
+
+START_TEST(another_number_of_its_owner)
+{
+	in_child(owner_looks_different);
+}
+END_TEST
+
+/* ---- several users on the node: the names of ports ---- */
+
+static int name_of_port(struct registry *reg)
+{
+	struct in6_addr a = v4("127.0.0.1");
+	int fd = os_socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	child_assert(fd >= 0 && registry_port_hold(reg, &a, PORT + 1, 0, fd) == 0);
+	return fd;
+}
+
+static char domain[48], directory[48];
+static int port_name;
+
+/* It has neither the group nor the directory by which its parent has found the node. */
+static void leaves_the_group(int from, int to)
+{
+	struct in6_addr a = v4("127.0.0.1");
+	struct registry *reg;
+	char path[256];
+
+	(void)from, (void)to;
+	forked();
+	child_assert(geteuid() || setgid(OTHER) == 0);
+	child_assert(registry_open(&reg) == 0);
+	child_assert(*domain && strcmp(domain, registry_domain(reg)) == 0);
+	child_assert(registry_port_is_held(reg, &a, PORT + 1, 0, port_name));
+	child_assert(reg_dir_path(reg, 9, path, sizeof(path)) == 0 && strstr(path, directory));
+	registry_close(reg);
+}
+
+static void keeps_the_node(int from, int to)
+{
+	struct child c;
+
+	(void)from, (void)to;
+	child_assert(registry_open(&rds_node_registry) == 0);
+	port_name = name_of_port(rds_node_registry);
+	snprintf(domain, sizeof(domain), "%s", registry_domain(rds_node_registry));
+	snprintf(directory, sizeof(directory), "/rdspreload-g%u-9", (unsigned)getegid());
+	c = child_start(leaves_the_group);
+	child_assert(child_end(&c, 0) == 0);
+	registry_close(rds_node_registry);
+}
+
+START_TEST(a_group)
+{
+	test_share("group");
+	in_child(keeps_the_node);
+}
+END_TEST
+
 /* ---- no room for the mapping once (--wrap) ---- */
 
 int __real_os_mmap(size_t len, int prot, int flags, int fd, off_t off, void **out);
@@ -299,14 +366,6 @@ static int not_writable(void)
 	return open(test_file, O_RDONLY | O_CLOEXEC);
 }
 
-static int of_another_owner(void)
-{
-	int fd = open(test_file, O_RDWR | O_CLOEXEC);
-
-	child_assert(geteuid() || chown(test_file, OTHER, OTHER) == 0);
-	return geteuid() ? not_writable() : fd;
-}
-
 static int of_another_version(void)
 {
 	int fd = open(test_file, O_RDWR | O_CLOEXEC);
@@ -316,9 +375,8 @@ static int of_another_version(void)
 	return fd;
 }
 
-static int (*const files[])(void) = {empty_file,      some_text,	copy_of_it,
-				     beginning_of_it, without_entries,	without_anything,
-				     not_writable,    of_another_owner, of_another_version};
+static int (*const files[])(void) = {empty_file,      some_text,	copy_of_it,   beginning_of_it,
+				     without_entries, without_anything, not_writable, of_another_version};
 static int (*file_makes)(void);
 
 /* Its number is given to another file by a system call that the library does not see. */
@@ -603,6 +661,7 @@ int main(void)
 	tcase_add_test(tc, the_program_wants_its_number);
 	tcase_add_test(tc, another_network);
 	tcase_add_test(tc, a_second_try);
+	tcase_add_test(tc, another_number_of_its_owner);
 	tcase_add_test(tc, the_next_program_joins);
 	tcase_add_test(tc, the_next_program_has_joined);
 	tcase_add_test(tc, not_found_by_its_name);
@@ -610,6 +669,7 @@ int main(void)
 	tcase_add_test(tc, a_carrier_with_other_rights);
 	tcase_add_test(tc, a_forged_carrier);
 	tc = suite_case(s, "another file", directories, registry_teardown);
+	tcase_add_test(tc, a_group);
 	tcase_add_loop_test(tc, another_file, 0, (int)(sizeof(files) / sizeof(files[0])));
 	tcase_add_loop_test(tc, another_file_is_dropped, 0, (int)(sizeof(files) / sizeof(files[0])));
 	return suite_run(s);

@@ -170,6 +170,39 @@ START_TEST(a_port_is_one_users)
 }
 END_TEST
 
+static void becomes_one(int from, int to)
+{
+	struct registry *reg;
+	struct said s;
+	int fd;
+
+	child_assert(registry_open(&reg) == 0);
+	s = binds(reg, PORT, &fd);
+	child_assert(s.ret == 0 && setuid(ONE) == 0 && os_listen(fd, 1) == 0);
+	child_say(to, &s, sizeof(s));
+	child_wait(from);
+}
+
+/* A process of this registry is no other user's, whatever user it has become. */
+START_TEST(one_of_us_is_no_other)
+{
+	struct registry *reg = open_ok();
+	struct in6_addr a = v4(local);
+	struct reg_key key = reg_key_make(&a, PORT, 0);
+	struct child c;
+	struct said s;
+
+	c = one_with(0, 0, becomes_one, &s);
+	ck_assert(!reg_port_is_anothers(reg, &key));
+	child_tell(&c);
+	ck_assert_int_eq(child_end(&c, 0), 0);
+	c = one_with(ONE, PORT, has_a_port, &s);
+	ck_assert(reg_port_is_anothers(reg, &key));
+	child_end(&c, SIGKILL);
+	registry_close(reg);
+}
+END_TEST
+
 /* Another user has all ports from one on: the search goes on behind them. */
 START_TEST(a_search_passes_them)
 {
@@ -465,6 +498,7 @@ int main(void)
 		return 77;
 	}
 	tcase_add_test(t, a_port_is_one_users);
+	tcase_add_test(t, one_of_us_is_no_other);
 	tcase_add_test(t, a_search_passes_them);
 	tcase_add_test(t, a_killed_process);
 	tcase_add_test(t, nobody_forges);
