@@ -16,10 +16,12 @@
 #include "engine/node/socket_name.h"
 
 static void step(const char *what);
+static void choose(void *buf, size_t len);
 #undef reg_store
 #define reg_store(p, v) (step(#p), atomic_store_explicit((p), (v), memory_order_release))
 #define os_lock(...) (step("lock"), os_lock(__VA_ARGS__))
 #define os_fallocate(...) (step("fallocate"), os_fallocate(__VA_ARGS__))
+#define os_random(buf, len) (os_random(buf, len), choose(buf, len))
 /* So a process is gone on without that is only slow, too. */
 #define RDS_PATIENCE_REGISTRY_STUCK ((enum rds_patience)3)
 
@@ -38,6 +40,7 @@ static void step(const char *what);
 #include "tests/unit/registry_helper.h"
 
 #define PORT 5000 /* wanted by all */
+#define NOBODYS 6001 /* of nobody, in the end: looked for by some */
 #define BUFS 11
 
 static long steps, stop_at, kill_at; /* of this process; 0: not now */
@@ -45,6 +48,13 @@ static long steps, stop_at, kill_at; /* of this process; 0: not now */
 static unsigned dawdles, seed;
 static long rest_at;
 static void (*rests)(void); /* once, at the step rest_at */
+static uint16_t search_at;  /* where a search for any port begins; 0: by chance */
+
+static void choose(void *buf, size_t len)
+{
+	if (search_at && len == sizeof(search_at))
+		memcpy(buf, &search_at, len);
+}
 
 static void step(const char *what)
 {
@@ -182,7 +192,7 @@ static void prepare_dead(void)
 		registry_abandon(reg);
 		child_assert(registry_open(&reg) == 0);
 		prepare_named();
-		bind_ok(reg, add_ok(reg), "127.0.0.1", 6001);
+		bind_ok(reg, add_ok(reg), "127.0.0.1", NOBODYS);
 		atomic_fetch_add(&registry_counters(reg)[3], 1);
 		_exit(0);
 	}
@@ -344,7 +354,7 @@ static void check_reap(struct registry_sock *s, bool have_port)
 	struct registry_owner o;
 
 	check_leave(s, have_port);
-	ck_assert_int_eq(registry_lookup(parents, &a, 6001, 0, &o), -ENOENT);
+	ck_assert_int_eq(registry_lookup(parents, &a, NOBODYS, 0, &o), -ENOENT);
 }
 
 static void check_open(struct registry_sock *s, bool have_port)
@@ -450,7 +460,10 @@ static void go_on(struct others *o)
 	ck_assert(ret == 0 || ret == -EADDRINUSE);
 	o->have_port = ret == 0;
 	o->any = add_ok(parents);
-	bind_ok(parents, o->any, "127.0.0.1", 0);
+	/* any port may be the one that nobody is to be found at: so it is another address's */
+	search_at = NOBODYS;
+	bind_ok(parents, o->any, "127.0.0.2", 0);
+	search_at = 0;
 	ck_assert_int_ge(registry_reap(parents), 0);
 	ck_assert_int_eq(registry_lookup(parents, &a, PORT, 0, &own), 0);
 	if (o->have_port)

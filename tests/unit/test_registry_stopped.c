@@ -67,7 +67,7 @@ static void watch(int from, int to)
 		child_assert(registry_lookup(reg, &a, 1999, 0, &o) == 0);
 		child_assert(!memcmp(&o.procid, &owner, sizeof(owner)));
 		child_assert(registry_proc_alive(reg, o.proc, &o.procid));
-		child_assert(registry_lookup(reg, &a, 1998, 0, &o) == -ENOENT);
+		child_assert(registry_lookup(reg, &a, NOBODYS, 0, &o) == -ENOENT);
 	}
 }
 
