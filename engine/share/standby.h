@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * standby.h - the table of standbys, which standby.c and standby_fork.c share.
+ * standby.h - the table of standbys, which standby.c, standby_fork.c and standby_sleep.c share.
  *
  * All functions but standby_next() need standby_lock.
  */
@@ -26,6 +26,7 @@ extern pthread_mutex_t standby_lock;
 
 /* for (at = 0; (h = standby_next(&at));): all entries, FREE ones too. With or without the lock. */
 struct standby *standby_next(unsigned *at);
+struct standby *standby_find(uint64_t inode);
 struct standby *standby_add(uint64_t inode); /* NULL: no memory */
 void standby_set(struct standby *h, uint32_t state);
 void standby_drop(struct standby *h); /* with its descriptors */
