@@ -11,29 +11,6 @@
 
 static char self[] = "/proc/self/exe";
 
-/* 0: there is none */
-static int helper(void)
-{
-	DIR *tasks = opendir("/proc/self/task");
-	struct dirent *e;
-	int found = 0;
-
-	check(tasks != NULL, "/proc/self/task");
-	while ((e = readdir(tasks))) {
-		char path[300], name[32] = "";
-		FILE *f;
-
-		snprintf(path, sizeof(path), "/proc/self/task/%s/comm", e->d_name);
-		f = fopen(path, "r");
-		if (f && fgets(name, sizeof(name), f) && strcmp(name, "rdspreload\n") == 0)
-			found = atoi(e->d_name);
-		if (f)
-			fclose(f);
-	}
-	closedir(tasks);
-	return found;
-}
-
 static cpu_set_t cpus_of(int thread)
 {
 	cpu_set_t set;
@@ -70,7 +47,7 @@ static void binds(int class, const cpu_set_t *cpus)
 	int thread;
 
 	bound(&sin);
-	thread = helper();
+	thread = helper_thread();
 	if (!thread)
 		return;
 	check(sched_getscheduler(thread) == class, "class %d", sched_getscheduler(thread));

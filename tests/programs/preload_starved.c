@@ -82,32 +82,9 @@ static void holds(void *arg)
 	}
 }
 
-/* 0: there is none */
-static int helper(void)
-{
-	DIR *tasks = opendir("/proc/self/task");
-	struct dirent *e;
-	int found = 0;
-
-	check(tasks != NULL, "/proc/self/task");
-	while ((e = readdir(tasks))) {
-		char path[300], name[32] = "";
-		FILE *f;
-
-		snprintf(path, sizeof(path), "/proc/self/task/%s/comm", e->d_name);
-		f = fopen(path, "r");
-		if (f && fgets(name, sizeof(name), f) && strcmp(name, "rdspreload\n") == 0)
-			found = atoi(e->d_name);
-		if (f)
-			fclose(f);
-	}
-	closedir(tasks);
-	return found;
-}
-
 static bool hold(void)
 {
-	struct held h = {.process = getpid(), .helper = helper()};
+	struct held h = {.process = getpid(), .helper = helper_thread()};
 	char answer;
 
 	if (!h.helper)

@@ -169,4 +169,27 @@ static inline int rebind(const struct sockaddr_in *at)
 	return fd;
 }
 
+/* The library's helper thread; 0: there is none, as on kernel RDS. */
+static inline int helper_thread(void)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	struct dirent *e;
+	int found = 0;
+
+	check(tasks != NULL, "/proc/self/task");
+	while ((e = readdir(tasks))) {
+		char path[300], name[32] = "";
+		FILE *f;
+
+		snprintf(path, sizeof(path), "/proc/self/task/%s/comm", e->d_name);
+		f = fopen(path, "r");
+		if (f && fgets(name, sizeof(name), f) && strcmp(name, "rdspreload\n") == 0)
+			found = atoi(e->d_name);
+		if (f)
+			fclose(f);
+	}
+	closedir(tasks);
+	return found;
+}
+
 #endif
