@@ -70,7 +70,8 @@ struct epoll_call {
 	struct pollfd few[FEW + 2];
 	struct pollfd *many; /* on the heap, while the thread sleeps for more than FEW */
 	unsigned round;
-	bool late; /* an owner has ended, and the next one does not answer */
+	bool late;	/* an owner has ended, and the next one does not answer */
+	uint64_t since; /* when the last search was over */
 };
 
 static int epoll_harvest(const struct epoll_call *c, const sigset_t *mask)
@@ -84,6 +85,7 @@ static int epoll_find_owners(struct epoll_call *c, const struct deadline *d)
 {
 	int err = rds_fds_find_all_owners();
 
+	c->since = os_now_ns();
 	c->late = err == -EAGAIN;
 	if (err == -EINTR)
 		return err;
@@ -103,7 +105,10 @@ static int epoll_sleep_late(struct epoll_call *c, int wake, const struct deadlin
 	rc = reentry_sleep_ppoll(c->few, 2, deadline_left_late(d, &c->left), c->mask);
 	if (rc < 0)
 		return -errno;
-	return rc ? 1 : epoll_find_owners(c, d);
+	/* a wake-up for other sockets does not put off the next search */
+	if (rc && (c->few[0].revents || !late_look_is_due(c->since)))
+		return 1;
+	return epoll_find_owners(c, d);
 }
 
 /*

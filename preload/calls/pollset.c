@@ -74,6 +74,11 @@ struct timespec *deadline_left_late(const struct deadline *d, struct timespec *l
 	return left;
 }
 
+bool late_look_is_due(uint64_t since)
+{
+	return os_now_ns() - since >= 2 * LATE_LOOK_NS;
+}
+
 bool deadline_expired(const struct deadline *d)
 {
 	return !d->never && (d->now || deadline_now_ns() >= d->at_ns);
@@ -273,13 +278,16 @@ static int pollset_sleep_until(struct pollset *ps, unsigned hangups, int extra, 
 
 /*
  * An owner is late. With the hang-up pipes no sleep would be one: none would see a signal, or time
- * out.
+ * out. The owner is looked for again in any case, also if wake-ups for other sockets cut each sleep
+ * short.
  */
 static int pollset_sleep_late(struct pollset *ps, int extra, const struct deadline *d, const sigset_t *mask)
 {
 	int rc = pollset_sleep_until(ps, 0, extra, deadline_left_late(d, &ps->left), mask);
 
-	return rc == 0 && ps->timed_out && !deadline_expired(d) ? -POLLSET_AGAIN : rc;
+	if (rc || deadline_expired(d))
+		return rc;
+	return ps->timed_out || late_look_is_due(ps->since) ? -POLLSET_AGAIN : 0;
 }
 
 /* Sleeps until the deadline, or until the set has to be filled in anew. */

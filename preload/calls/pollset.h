@@ -77,6 +77,8 @@ struct timespec *deadline_left(const struct deadline *d, struct timespec *left);
  * on reporting it. So it is left out of that sleep, and then the owners are looked for again.
  */
 struct timespec *deadline_left_late(const struct deadline *d, struct timespec *left);
+/* The last search for an owner was at that time of os_now_ns(): is it time for the next one? */
+bool late_look_is_due(uint64_t since);
 bool deadline_expired(const struct deadline *d);
 
 bool deadline_spin(const struct deadline *d, struct rds_wait *w, unsigned *round);
