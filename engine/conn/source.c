@@ -8,9 +8,10 @@
  *
  * To ask takes system calls, and a sender most often sends again. So a port from which the process
  * may send is known for a while. The answer may become wrong meanwhile, when somebody binds a port
- * that nobody had: so the while is no longer than a message may be under way. A process that goes
- * through many ports must not slow down the receiver, but only itself: when too many were asked for,
- * the next ones wait until all are forgotten. rx held.
+ * that nobody had: so the while is no longer than a message may be under way. For a
+ * process that goes through many ports few questions are asked: then its next messages wait until
+ * all answers are forgotten. Meanwhile they lie in its ring, and the receiver's helper looks at it
+ * again and again. rx held.
  */
 #include <stdlib.h>
 #include <string.h>

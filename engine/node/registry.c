@@ -3,10 +3,11 @@
  * registry.c - the node registry for the rest of the engine: join, add a socket, bind it, look-up,
  * leave.
  *
- * The other files of the registry are layout.h (bytes), file.c (the file), inherited.c (the file of a
- * process that another process or program has left), file_lock.c (locks and repair), area.c (going on without a stopped process), bindings.c (hash and entries), own_entry.c
- * (what the owner of a socket changes), process.c (process slots), area_lock.c (sockets that change
- * their owner) and snapshot.c (snapshots and sums).
+ * The other files of the registry are layout.h (bytes), file.c (the file), inherited.c (the file that
+ * a parent, or the last program of this process, had open), file_lock.c (locks and repair), area.c
+ * (going on without a stopped process), bindings.c (hash and entries), own_entry.c (what the owner
+ * of a socket changes), process.c (process slots), area_lock.c (sockets that change their owner),
+ * snapshot.c (snapshots and sums), others.c (processes of other users) and port_name.c (their ports).
  */
 #include "engine/node/registry.h"
 

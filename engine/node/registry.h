@@ -60,9 +60,10 @@ struct registry_proc {
  * Attaches to the node's registry (makes it if it does not exist), or to one that this process has
  * inherited, and takes a process slot under a fresh random process id. -EACCES/-EPERM (wrong owner
  * or mode), -ENOSPC (no room in the directory), -EPROTO (other version or damaged, and in use by
- * live processes), -EMFILE, -ENOMEM, -EUSERS (no process slot), -ENOENT (no such directory), -ETIMEDOUT (see below), -EBUSY (this
- * process has it open already: record locks belong to a process, and closing a second handle would
- * drop the locks of the first). Each failure has been logged with what to do.
+ * live processes), -EMFILE, -ENOMEM, -EUSERS (no process slot), -ENOENT (no such directory),
+ * -ETIMEDOUT (see below), -EBUSY (this process has it open already: record locks belong to a
+ * process, and closing a second handle would drop the locks of the first). Each failure has been
+ * logged with what to do.
  *
  * If a process is stopped while it has the record lock, the others go on without it after 100 ms.
  * It makes its change again when it continues. If the others cannot go on without it (no memory, or
@@ -230,8 +231,8 @@ int registry_lookup_all(struct registry *reg, const struct in6_addr *addr, uint1
 int registry_port_is_of(struct registry *reg, uint32_t slot, const struct rds_procid *id, const struct in6_addr *addr,
 			uint16_t port, uint32_t scope);
 /*
- * The same as registry_lookup(), but never waits for the record lock: -EIO or -EAGAIN where registry_lookup() would
- * wait.
+ * The same as registry_lookup(), but never waits for the record lock: -EIO or -EAGAIN where
+ * registry_lookup() would wait.
  */
 int registry_lookup_nowait(struct registry *reg, const struct in6_addr *addr, uint16_t port, uint32_t scope,
 			   struct registry_owner *out);
