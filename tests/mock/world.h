@@ -117,6 +117,7 @@ bool world_timer_due(uint64_t within_ns); /* something is to happen until then *
 int world_connect(struct world_conn *c, const char *from, const char *to, uint16_t port, const struct rds_procid *peer);
 void world_close(struct world_conn *c);
 void world_connect_go(int err); /* mock_connect_go(), and the threads are gone */
+void world_destroy_go(void);    /* mock_destroy_go(), likewise */
 struct in6_addr world_ip(const char *ip);
 void world_drop_device(struct mock_dev *which); /* ours of it, which has no endpoint */
 /* Connected, both ends ours: conn[0] asked conn[1]. */

@@ -31,11 +31,22 @@ int world_connect(struct world_conn *c, const char *from, const char *to, uint16
 	return err;
 }
 
+static void threads_end(void)
+{
+	while (atomic_load(&rds_helper_extra_threads))
+		sched_yield();
+}
+
 void world_connect_go(int err)
 {
 	mock_connect_go(err);
-	while (atomic_load(&rds_helper_extra_threads))
-		sched_yield();
+	threads_end();
+}
+
+void world_destroy_go(void)
+{
+	mock_destroy_go();
+	threads_end();
 }
 
 struct in6_addr world_ip(const char *ip)

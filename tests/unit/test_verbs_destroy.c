@@ -27,9 +27,7 @@ static void setup(void)
 
 static void all_go(void)
 {
-	mock_destroy_go();
-	while (atomic_load(&rds_helper_extra_threads))
-		sched_yield();
+	world_destroy_go();
 	ck_assert_uint_eq(mock_count(MOCK_ID), ids);
 	ck_assert_uint_eq(atomic_load(&rds_helper_fork_waits), 0);
 }

@@ -56,7 +56,7 @@ static void in_vain(int how)
 		}
 		mock_cm_hold(false);
 		world_run();
-		mock_destroy_go();
+		world_destroy_go();
 		world_pass(100 * MS);
 	}
 }
