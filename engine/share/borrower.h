@@ -55,8 +55,11 @@ int rds_borrower_watch(int fd, bool edge, uint64_t *since);
  * descriptors with which this process can take over if the owner is killed (lease.h).  Waits at
  * most a second for all owners together that do not answer.  After that second, and for an owner
  * that is stopped, it waits 20 ms for each; such an owner answers later.
+ *
+ * False: the socket is parked, and this process could not keep a standby (lease.h).  If it does not
+ * take the socket over now, the process that does so and is killed takes the socket with it.
  */
-void rds_borrower_attach(int fd);
+bool rds_borrower_attach(int fd);
 
 /*
  * The last descriptor of the socket in this process is about to be closed.  What this process keeps

@@ -148,28 +148,30 @@ static int channel_get(int fd, struct borrower_call *c, struct borrower_channel 
 	return *slot ? 0 : channel_attach_new(fd, c, slot);
 }
 
-void rds_borrower_attach(int fd)
+bool rds_borrower_attach(int fd)
 {
 	struct borrower_call c = {.q = {.op = RDS_SHARE_WATCH}};
 	struct pollfd p = {.events = POLLIN};
 	struct borrower_channel *s;
+	bool hidden = false;
 	struct stat st;
 
 	borrower_pool_begin();
-	if (os_fstat(fd, &st) || rds_standby_keep_parked(fd, st.st_ino) || !(s = borrower_channel_get_free()))
-		return;
+	if (os_fstat(fd, &st) || rds_standby_keep_parked(fd, st.st_ino, &hidden) || !(s = borrower_channel_get_free()))
+		return !hidden;
 	c.inode = s->inode = st.st_ino;
 	if (channel_connect(fd, &c, s, true)) {
 		borrower_channel_unused(s);
-		return;
+		return true;
 	}
 	p.fd = atomic_load(&s->fd);
 	if (borrower_await_hello(fd, st.st_ino, &p) && channel_read_hello(s)) {
 		borrower_channel_drop(s);
-		return;
+		return true;
 	}
 	borrower_channel_made();
 	borrower_channel_give_back(s);
+	return true;
 }
 
 /* ---- a call ---- */

@@ -117,8 +117,11 @@ bool rds_standby_owner_died(int fd);
 
 /* Reads an owner's RDS_SHARE_HELLO, and keeps its descriptors: bytes or -errno, as os_recv(). */
 ssize_t rds_standby_read_hello(int channel, uint64_t inode, struct rds_share_reply *a);
-/* Does a parked packet lie in the stand-in? If so, what a standby needs is copied from it. */
-bool rds_standby_keep_parked(int fd, uint64_t inode);
+/*
+ * Does a parked packet lie in the stand-in? If so, what a standby needs is copied from it. *hidden:
+ * that cannot be seen, since packets that signal readability lie in front.
+ */
+bool rds_standby_keep_parked(int fd, uint64_t inode, bool *hidden);
 /* This process has closed its last descriptor of the socket: frees the standby. */
 void rds_standby_drop(uint64_t inode);
 bool rds_standby_any(void);

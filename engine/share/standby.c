@@ -224,16 +224,17 @@ static void standby_close_parts(const int fds[3])
 			os_close(fds[i]);
 }
 
-bool rds_standby_keep_parked(int fd, uint64_t inode)
+bool rds_standby_keep_parked(int fd, uint64_t inode, bool *hidden)
 {
-	int fds[3], err;
+	int fds[3], left, err;
 	struct standby *h;
-	bool left, mine;
+	bool mine;
 
 	pthread_mutex_lock(&standby_lock);
 	h = standby_find(inode);
 	mine = h || standin_is_ours(inode);
-	left = mine ? rds_handoff_is_parked(fd) : rds_handoff_peek(fd, fds) != 0;
+	left = mine ? rds_handoff_is_parked(fd) : rds_handoff_peek(fd, fds);
+	*hidden = !mine && left > 0 && fds[1] < 0;
 	if (left && !mine && fds[1] >= 0 && (h = standby_add(inode))) {
 		err = os_dup_high_slot(fds[0], &h->fd[PAIR]);
 		if (os_dup_high_slot(fds[1], &h->fd[LEASE]))

@@ -359,7 +359,8 @@ static int fds_add_borrowed(int fd)
 		atomic_store(&rds_fds_active, true);
 	}
 	fds_drop(atomic_exchange(word, FDS_BORROWED));
-	rds_borrower_attach(fd);
+	if (!rds_borrower_attach(fd))
+		rds_fds_take_over(fd); /* if that fails, the first call on it tries again */
 	return 0;
 }
 

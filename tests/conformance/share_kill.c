@@ -492,6 +492,52 @@ static void on_its_way(void)
 	after_that("on-its-way", &maker);
 }
 
+/* It gets the socket, forks a child that does not touch it, reads what lay in it, and is killed. */
+static void first_after_its_end(int line)
+{
+	struct other child;
+	int d = passed_fd(line, 0), number, i;
+
+	if (fork_other(&child))
+		came_otherwise("ended-on-its-way", d, &child);
+	for (i = 0; i < 2; i++)
+		(void)!recv(d, &number, sizeof(number), 0);
+	hear(&child);
+	raise(SIGKILL);
+}
+
+/* Its maker ends while the only descriptor lies in a message, and two messages in the socket. */
+static void ended_on_its_way(void)
+{
+	struct other maker, taker;
+	int d, i, line[2];
+	struct name to;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, line))
+		conf_die("socketpair");
+	if (fork_other(&maker)) {
+		d = rds_bound();
+		pass_fd(line[0], d);
+		name_to(&maker, d);
+		close(d);
+		hear(&maker);
+		_exit(0);
+	}
+	name_from(&maker, &to);
+	for (i = 0; i < 2; i++)
+		sendto(s, &i, sizeof(i), 0, &to.sa, to.len);
+	say(&maker);
+	check("ended-on-its-way-maker", "exit 0", "%s", end_of(&maker));
+	if (fork_other(&taker))
+		first_after_its_end(line[1]);
+	close(line[0]);
+	close(line[1]);
+	check("ended-on-its-way-taker", "signal 9", "%s", end_of(&taker));
+	send_row(&to);
+	check("ended-on-its-way-done", "4 done", "%s", next(s));
+	check("ended-on-its-way-port-free", "1", "%d", free_again(&to));
+}
+
 int main(int argc, char **argv)
 {
 	enum sleep how;
@@ -517,5 +563,6 @@ int main(int argc, char **argv)
 	by_exec();
 	by_passing();
 	on_its_way();
+	ended_on_its_way();
 	return conf_end();
 }

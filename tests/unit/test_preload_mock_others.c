@@ -87,9 +87,10 @@ int rds_borrower_watch(int fd, bool edge, uint64_t *since)
 	return rds_borrower_bind(fd, NULL, edge);
 }
 
-void rds_borrower_attach(int fd)
+bool rds_borrower_attach(int fd)
 {
 	(void)fd;
+	return true;
 }
 
 void (*rds_hook_handed_off)(struct rds_sock *sk);

@@ -143,10 +143,12 @@ static bool may(const struct rds_share_state *st)
 START_TEST(nothing_is_known)
 {
 	struct rds_handoff e;
+	bool hidden;
 
 	ck_assert_int_eq(rds_standby_take_over(standin, inode, may, &e), -EAGAIN);
 	ck_assert(!rds_standby_owner_died(standin));
-	ck_assert(!rds_standby_keep_parked(standin, inode));
+	ck_assert(!rds_standby_keep_parked(standin, inode, &hidden));
+	ck_assert(!hidden);
 	hello(0); /* of an owner that has no lease */
 	hello(2); /* invalid: without a lease */
 	ck_assert(!rds_standby_any());
@@ -310,14 +312,35 @@ START_TEST(only_shown)
 }
 END_TEST
 
+/* Nothing can be kept of it, so it has to be taken over at once: attaching tells. */
+START_TEST(met_and_hidden)
+{
+	struct rds_handoff e;
+	bool hidden;
+
+	show(1);
+	ck_assert(rds_borrower_attach(standin)); /* there is nobody to attach to, and nothing to take */
+	ck_assert_int_eq(rds_handoff_park(end_of_it, file, -1, will, 77), 0);
+	ck_assert(rds_standby_keep_parked(standin, inode, &hidden));
+	ck_assert(hidden);
+	ck_assert(!rds_standby_any());
+	ck_assert(!rds_borrower_attach(standin));
+	ck_assert_int_eq(rds_standby_take_over(standin, inode, may, &e), 0);
+	ck_assert(rds_borrower_attach(standin)); /* it is this process's now */
+	give_up(&e);
+}
+END_TEST
+
 START_TEST(met_and_left)
 {
 	unsigned before = numbers();
 	struct rds_handoff e;
+	bool hidden;
 	int fds[3];
 
 	ck_assert_int_eq(rds_handoff_park(end_of_it, file, -1, will, 77), 0);
-	ck_assert(rds_standby_keep_parked(standin, inode));
+	ck_assert(rds_standby_keep_parked(standin, inode, &hidden));
+	ck_assert(!hidden);
 	ck_assert(rds_standby_any());
 	ck_assert_int_lt(rds_standby_hangup_fd(inode), 0);
 	ck_assert_int_eq(rds_standby_take_over(standin, inode, may, &e), 0);
@@ -451,6 +474,7 @@ int main(void)
 	tcase_add_test(t, one_that_ends_in_the_search);
 	tcase_add_loop_test(t, a_deposit_goes_first, 0, sizeof(deposits) / sizeof(deposits[0]));
 	tcase_add_test(t, only_shown);
+	tcase_add_test(t, met_and_hidden);
 	tcase_add_test(t, met_and_left);
 	tcase_add_loop_test(t, not_for_this_process, 0, 8);
 	tcase_add_test(t, an_earlier_socket);
