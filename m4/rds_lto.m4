@@ -2,7 +2,8 @@ dnl SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 dnl RDS_LTO: --disable-lto.  A message passes through a dozen files of the engine; as one piece they cost less (docs/performance.md).
 dnl LTO_CFLAGS goes to compiling the engine and preload/, LTO_LDFLAGS to linking the library.  The objects are whole ones all the same, and
 dnl everything else links these, with LTO_NONE: or each of the unit tests would compile the engine once more.  (-Wc: libtool drops a bare
-dnl -fno-lto where it links a shared object, as librdspreload-fault.so is.)
+dnl -fno-lto where it links a shared object, as librdspreload-fault.so is.)  The library itself is linked without LTO_NONE: GCC obeys
+dnl -fno-lto even if -flto=auto comes behind it; scripts/check-symbols looks at the result.
 dnl Only where the compiler can do both (GCC); never with sanitizers, whose reports name functions.
 AC_DEFUN([RDS_LTO], [
 AC_ARG_ENABLE([lto], [AS_HELP_STRING([--disable-lto], [do not optimize the library as one piece])], [], [enable_lto=check])
