@@ -199,9 +199,9 @@ struct rds_conn {
 _Static_assert(sizeof(struct rds_conn) <= 520, "of which a host may have a million");
 
 /*
- * connection.c.  With control held, the last also with conn->tx.  rds_conn_get_locked(): find or
- * make; may return the successor of a DEAD connection; NULL and *err.  rds_conn_start_locked():
- * true if conn->retry is to be set to now.
+ * connection.c and accept.c.  With control held, the last also with conn->tx.
+ * rds_conn_get_locked(): find or make; may return the successor of a DEAD connection; NULL and
+ * *err.  rds_conn_start_locked(): true if conn->retry is to be set to now.
  */
 struct rds_conn *rds_conn_find(enum rds_conn_kind kind, const struct rds_conn_id *id);
 struct rds_conn *rds_conn_get_locked(enum rds_conn_kind kind, const struct rds_conn_id *id, int *err);
@@ -209,6 +209,8 @@ bool rds_conn_start_locked(struct rds_conn *conn);
 void rds_conn_backoff(struct rds_conn *conn);  /* helper: schedule the next attempt */
 void rds_conn_start(struct rds_conn *conn);    /* no lock held: DOWN -> CONNECTING */
 void rds_conn_retry_later(struct rds_conn *conn); /* helper: DOWN -> CONNECTING, after a while */
+bool rds_conn_rescue_stale(struct rds_conn *conn); /* helper; false: no memory */
+struct rds_received rds_conn_received(struct rds_conn *conn);
 void rds_conn_each(void (*fn)(struct rds_conn *conn, void *arg), void *arg);
 /* Functions of rds_transport_up, for every transport. */
 struct rds_conn *rds_conn_accept(struct rds_transport *t, struct rds_ep *ep, const struct rds_conn_id *id,

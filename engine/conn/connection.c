@@ -30,7 +30,7 @@
  * any thread, after it has released its locks, and may fire late.  What a transport reports of any
  * other endpoint only closes that endpoint.
  *
- * Going down is in shutdown.c.
+ * What a peer asks for is in accept.c, going down in shutdown.c.
  *
  * A loop connection has no process behind it but this one, and is UP from the start.  An UNROUTED
  * connection keeps messages for an address that no host we reach has, or whose host has not yet
@@ -45,14 +45,12 @@
 #include <string.h>
 
 #define RDS_CONN_BUCKETS 4096
-#define CONNS_PER_PEER 1024u
 
 struct rds_conn_client rds_conn_client;
 
 static struct rds_conn *conn_free; /* control */
 static struct rds_conn *conn_table[RDS_CONN_BUCKETS];
 struct rds_conn *rds_conn_list;
-static _Atomic bool conn_refuse_new;
 
 static unsigned conn_hash(const struct rds_conn_id *id)
 {
@@ -301,7 +299,7 @@ void rds_conn_retry_later(struct rds_conn *conn)
  * Messages that a broken endpoint still holds go to the queue.  False: still no memory for all of
  * them.
  */
-static bool conn_rescue_stale(struct rds_conn *conn)
+bool rds_conn_rescue_stale(struct rds_conn *conn)
 {
 	struct rds_ep *ep;
 	bool done;
@@ -328,7 +326,7 @@ static bool conn_peer_is_gone(const struct rds_conn *conn)
 }
 
 /* What the peer is told of its messages when a connection is made.  rx not held. */
-static struct rds_received conn_received(struct rds_conn *conn)
+struct rds_received rds_conn_received(struct rds_conn *conn)
 {
 	struct rds_received r;
 
@@ -368,7 +366,7 @@ static int conn_attempt(struct rds_conn *conn)
 	rds_lock(&rds_lock_control);
 	id = conn->id;
 	rds_unlock(&rds_lock_control);
-	here = conn_received(conn);
+	here = rds_conn_received(conn);
 	err = conn->t->ops->connect(conn->t, &id, conn, here, &ep);
 	if (err == -EMFILE && rds_helper_reserve_release())
 		err = conn->t->ops->connect(conn->t, &id, conn, here, &ep);
@@ -409,7 +407,7 @@ static void conn_retry(struct rds_timer *tm)
 		rds_route_retry(conn);
 		return;
 	}
-	if (!conn_rescue_stale(conn)) {
+	if (!rds_conn_rescue_stale(conn)) {
 		conn_attempt_failed(conn, -ENOMEM);
 		return;
 	}
@@ -457,118 +455,6 @@ void rds_conn_up(struct rds_conn *conn, struct rds_ep *ep, struct rds_received t
 	rds_conn_work_run();
 }
 
-/*
- * A peer may ask for any connection, and each one costs memory as long as it lives.  So it has to
- * be to an address of ours, and one process gets at most a quarter of the connections that a
- * process can have.  control held.
- */
-static int conn_may_connect(const struct rds_conn_id *id)
-{
-	static struct rds_procid warned_of;
-	const struct rds_conn *conn;
-	unsigned n = 0;
-	bool ours;
-
-	rx_lock();
-	ours = rds_cong_map_find(&id->laddr) != NULL;
-	rx_unlock();
-	if (!ours)
-		return -EADDRNOTAVAIL;
-	for (conn = rds_conn_list; conn; conn = conn->next)
-		n += memcmp(&conn->id.peer, &id->peer, sizeof(id->peer)) == 0;
-	if (n < CONNS_PER_PEER)
-		return 0;
-	if (memcmp(&warned_of, &id->peer, sizeof(warned_of)))
-		rds_warn("a process asks for more than %u connections with this one: refused", CONNS_PER_PEER);
-	warned_of = id->peer;
-	return -ENOSPC;
-}
-
-/*
- * While sockets are handed off, no new peer connects over a device: it would send to a process that
- * they leave.  Peers that are connected are told, and waited for (share/handoff_out.c).
- */
-static int conn_may_come(const struct rds_transport *t, const struct rds_conn_id *id)
-{
-	if (unlikely(atomic_load(&conn_refuse_new)) && (t->ops->caps & RDS_TCAP_REMOTE))
-		return -EAGAIN;
-	return conn_may_connect(id);
-}
-
-static struct rds_conn *conn_accept_from(const struct rds_transport *t, const struct rds_conn_id *id, int *why)
-{
-	struct rds_conn *conn;
-
-	rds_lock(&rds_lock_control);
-	conn = rds_conn_find(RDS_CONN_PEER, id);
-	*why = conn ? 0 : conn_may_come(t, id);
-	/* a process of another user has got hold of the id of one that has ended */
-	if (conn && registry_slot_is_others(id->peer_slot) && conn->id.peer_slot != id->peer_slot) {
-		*why = -EACCES;
-		conn = NULL;
-	}
-	if (!conn && !*why)
-		conn = rds_conn_get_locked(RDS_CONN_PEER, id, why);
-	rds_unlock(&rds_lock_control);
-	return conn;
-}
-
-/*
- * Closes what is there, so that the peer's endpoint may take its place.  0, or an errno that
- * refuses the peer's.
- */
-static int conn_make_way(struct rds_conn *conn, const struct rds_conn_id *id)
-{
-	if (conn->pending && !conn->peer_asked &&
-	    memcmp(registry_self(rds_node_registry), &id->peer, sizeof(id->peer)) < 0)
-		return -EALREADY; /* crossing: our attempt wins */
-	if (conn->pending) {	  /* our attempt loses, or the peer has given up its earlier one */
-		rds_transport_ep_ops(conn->pending)->close(conn->pending);
-		conn->pending = NULL;
-	}
-	if (conn->ep && !conn->peer_asked_again) {
-		/*
-		 * Most likely a request from before the crossing was settled: what the peer has
-		 * sent lies in our endpoint.
-		 */
-		conn->peer_asked_again = true;
-		return -EALREADY;
-	}
-	if (conn->ep)
-		rds_conn_drop(conn, conn->ep, -ECONNRESET, false);
-	if (conn_rescue_stale(conn))
-		return 0;
-	rds_conn_retry_later(conn); /* both sides try again */
-	return -ENOMEM;
-}
-
-struct rds_conn *rds_conn_accept(struct rds_transport *t, struct rds_ep *ep, const struct rds_conn_id *id,
-				 struct rds_received there, struct rds_received *here, int *why)
-{
-	struct rds_conn *conn = conn_accept_from(t, id, why);
-
-	(void)there;
-	if (!conn)
-		return NULL;
-	*why = conn_make_way(conn, id);
-	if (*why)
-		return NULL;
-	rds_timer_cancel(&conn->retry);
-	conn->pending = ep;
-	rds_lock(&conn->tx);
-	conn->peer_asked = true;
-	rds_conn_history_attempt(conn);
-	/*
-	 * The sides may prefer different transports (conn_transport_for()): the first that comes
-	 * up is used.
-	 */
-	conn->t = t;
-	atomic_store(&conn->state, RDS_CONN_CONNECTING);
-	rds_unlock(&conn->tx);
-	*here = conn_received(conn);
-	return conn;
-}
-
 /* rx held */
 void rds_conn_writable(struct rds_conn *conn)
 {
@@ -583,11 +469,6 @@ void rds_conn_push_later(struct rds_conn *conn)
 	rds_conn_work_add(conn);
 }
 
-void rds_conn_refuse_new(bool refuse)
-{
-	atomic_store(&conn_refuse_new, refuse);
-}
-
 void rds_conn_fork_child(void)
 {
 	rds_route_ports_forget();
@@ -599,6 +480,6 @@ void rds_conn_fork_child(void)
 	rds_conn_forget_dead();
 	os_fork_zero(conn_table, sizeof(conn_table));
 	rds_conn_list = NULL;
-	atomic_store(&conn_refuse_new, false);
+	rds_conn_refuse_new(false);
 	conn_free = NULL;
 }

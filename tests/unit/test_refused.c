@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * test_refused.c - what a connection acknowledges when it comes up again, if an operation has been
- * refused over the one that broke (conn/connection.c: conn_received).  test_reach_fake.h plays the
- * other host.
+ * refused over the one that broke (conn/connection.c: rds_conn_received).  test_reach_fake.h plays
+ * the other host.
  */
 #include <check.h>
 #include <errno.h>
