@@ -61,16 +61,6 @@ static bool handoff_put_message(const struct rds_inc *inc, int fd, off_t *size)
 	return rds_handoff_put(fd, size, &m, sizeof(m), inc->data, inc->len, "received messages");
 }
 
-static uint32_t handoff_put_messages(const struct rds_sock *sk, int fd, off_t *size)
-{
-	const struct rds_inc *inc;
-	uint32_t n = 0;
-
-	for (inc = sk->rx_head; inc && handoff_put_message(inc, fd, size); inc = inc->next)
-		n++;
-	return n;
-}
-
 static bool handoff_put_report(const struct rds_op *op, int fd, off_t *size)
 {
 	struct rds_share_report r;
@@ -85,16 +75,6 @@ static bool handoff_put_report(const struct rds_op *op, int fd, off_t *size)
 	return rds_handoff_put(fd, size, &r, sizeof(r), NULL, 0, "notifications");
 }
 
-static uint32_t handoff_put_reports(const struct rds_sock *sk, int fd, off_t *size)
-{
-	const struct rds_op *op;
-	uint32_t n = 0;
-
-	for (op = sk->reports; op && handoff_put_report(op, fd, size); op = op->report_next)
-		n++;
-	return n;
-}
-
 /*
  * The counts are known at the end: what finds no room in the file (ulimit -f, memory) is lost, but
  * not the socket with it.
@@ -102,6 +82,8 @@ static uint32_t handoff_put_reports(const struct rds_sock *sk, int fd, off_t *si
 int rds_handoff_write_state(struct rds_sock *sk, int fd, off_t *size)
 {
 	struct rds_share_state st;
+	const struct rds_inc *inc;
+	const struct rds_op *op;
 	off_t head = 0;
 	int err;
 
@@ -109,9 +91,11 @@ int rds_handoff_write_state(struct rds_sock *sk, int fd, off_t *size)
 	err = os_file_append(fd, size, &st, sizeof(st));
 	if (err)
 		return err;
-	st.n_messages = handoff_put_messages(sk, fd, size);
+	for (inc = sk->rx_head; inc && handoff_put_message(inc, fd, size); inc = inc->next)
+		st.n_messages++;
 	st.n_unsent = rds_handoff_unsent_put(sk, fd, size);
-	st.n_reports = handoff_put_reports(sk, fd, size);
+	for (op = sk->reports; op && handoff_put_report(op, fd, size); op = op->report_next)
+		st.n_reports++;
 	return os_file_append(fd, &head, &st, sizeof(st));
 }
 
