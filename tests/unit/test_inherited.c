@@ -74,11 +74,27 @@ static bool joins(void)
 	return there;
 }
 
-static void in_child(void (*fn)(int from, int to))
-{
-	struct child c = child_start(fn);
+static void (*child_case)(void);
 
-	ck_assert_int_eq(child_end(&c, 0), 0);
+static void child_run(int from, int to)
+{
+	(void)from, (void)to;
+	child_case();
+}
+
+/* The status of a child that only ends well or not. */
+static int child_status(void (*fn)(void))
+{
+	struct child c;
+
+	child_case = fn;
+	c = child_start(child_run);
+	return child_end(&c, 0);
+}
+
+static void in_child(void (*fn)(void))
+{
+	ck_assert_int_eq(child_status(fn), 0);
 }
 
 /* ---- a forked child ---- */
@@ -116,11 +132,10 @@ START_TEST(joins_as_another_user)
 }
 END_TEST
 
-static void drops(int from, int to)
+static void drops(void)
 {
 	int fd;
 
-	(void)from, (void)to;
 	forked();
 	fd = rds_node_inherited_fd();
 	rds_node_inherited_drop();
@@ -134,11 +149,10 @@ START_TEST(dropped)
 }
 END_TEST
 
-static void moves_away(int from, int to)
+static void moves_away(void)
 {
 	int fd;
 
-	(void)from, (void)to;
 	forked();
 	fd = rds_node_inherited_fd();
 	child_assert(os_fd_move_internal(fd) == 0 && rds_node_inherited_fd() != fd && fcntl(fd, F_GETFD) < 0);
@@ -151,11 +165,10 @@ START_TEST(the_program_wants_its_number)
 }
 END_TEST
 
-static void leaves_the_network(int from, int to)
+static void leaves_the_network(void)
 {
 	int fd;
 
-	(void)from, (void)to;
 	forked();
 	fd = rds_node_inherited_fd();
 	if (unshare(CLONE_NEWNET)) {
@@ -173,9 +186,8 @@ START_TEST(another_network)
 END_TEST
 
 /* As a user namespace shows the file's owner. */
-static void owner_looks_different(int from, int to)
+static void owner_looks_different(void)
 {
-	(void)from, (void)to;
 	forked();
 	child_assert(geteuid() || chown(test_file, OTHER, OTHER) == 0);
 	child_assert(joins());
@@ -202,13 +214,12 @@ static char domain[48], directory[48];
 static int port_name;
 
 /* It has neither the group nor the directory by which its parent has found the node. */
-static void leaves_the_group(int from, int to)
+static void leaves_the_group(void)
 {
 	struct in6_addr a = v4("127.0.0.1");
 	struct registry *reg;
 	char path[256];
 
-	(void)from, (void)to;
 	forked();
 	child_assert(geteuid() || setgid(OTHER) == 0);
 	child_assert(registry_open(&reg) == 0);
@@ -218,17 +229,13 @@ static void leaves_the_group(int from, int to)
 	registry_close(reg);
 }
 
-static void keeps_the_node(int from, int to)
+static void keeps_the_node(void)
 {
-	struct child c;
-
-	(void)from, (void)to;
 	child_assert(registry_open(&rds_node_registry) == 0);
 	port_name = name_of_port(rds_node_registry);
 	snprintf(domain, sizeof(domain), "%s", registry_domain(rds_node_registry));
 	snprintf(directory, sizeof(directory), "/rdspreload-g%u-9", (unsigned)getegid());
-	c = child_start(leaves_the_group);
-	child_assert(child_end(&c, 0) == 0);
+	child_assert(child_status(leaves_the_group) == 0);
 	registry_close(rds_node_registry);
 }
 
@@ -251,12 +258,11 @@ int __wrap_os_mmap(size_t len, int prot, int flags, int fd, off_t off, void **ou
 	return mmaps_fail && mmaps_fail-- == 1 ? -ENOMEM : __real_os_mmap(len, prot, flags, fd, off, out);
 }
 
-static void tries_again(int from, int to)
+static void tries_again(void)
 {
 	struct registry *reg;
 	int when;
 
-	(void)from, (void)to;
 	forked();
 	for (when = 1; when <= 2; when++) {
 		mmaps_fail = when;
@@ -380,56 +386,53 @@ static int (*const files[])(void) = {empty_file,      some_text,	copy_of_it,   b
 static int (*file_makes)(void);
 
 /* Its number is given to another file by a system call that the library does not see. */
-static void number_is_reused(int from, int to)
+static int number_for(int fd)
+{
+	int n = rds_node_inherited_fd();
+
+	child_assert(fd >= 0 && os_syscall(SYS_dup3, fd, n, O_CLOEXEC, 0, 0, 0) == n);
+	return n;
+}
+
+static void number_is_reused(void)
 {
 	struct contents was;
 	int fd, n;
 
-	(void)from, (void)to;
 	forked();
-	n = rds_node_inherited_fd();
 	fd = file_makes();
-	child_assert(fd >= 0 && os_syscall(SYS_dup3, fd, n, O_CLOEXEC, 0, 0, 0) == n);
+	n = number_for(fd);
 	was = contents_of(fd);
 	child_assert(!joins());
 	child_assert(rds_node_inherited_fd() < 0 && !os_fd_is_internal(n));
 	child_assert(is_untouched(n, &was) && is_untouched(fd, &was));
 }
 
-/* ... and dropped. */
-static void number_is_dropped(int from, int to)
+static void number_is_dropped(void)
 {
-	int fd, n;
+	int n;
 
-	(void)from, (void)to;
 	forked();
-	n = rds_node_inherited_fd();
-	fd = file_makes();
-	child_assert(fd >= 0 && os_syscall(SYS_dup3, fd, n, O_CLOEXEC, 0, 0, 0) == n);
+	n = number_for(file_makes());
 	rds_node_inherited_drop();
 	child_assert(rds_node_inherited_fd() < 0 && fcntl(n, F_GETFD) >= 0);
 }
 
 /* Nobody but this process and its child uses the registry, which may be spoilt. */
-static void in_its_child(void (*fn)(int from, int to))
+static void in_its_child(void (*fn)(void))
 {
-	struct child c;
-
 	open_parents();
-	c = child_start(fn);
-	child_assert(child_end(&c, 0) == 0);
+	child_assert(child_status(fn) == 0);
 	_exit(0);
 }
 
-static void reuses(int from, int to)
+static void reuses(void)
 {
-	(void)from, (void)to;
 	in_its_child(number_is_reused);
 }
 
-static void reuses_and_drops(int from, int to)
+static void reuses_and_drops(void)
 {
-	(void)from, (void)to;
 	in_its_child(number_is_dropped);
 }
 
@@ -459,11 +462,10 @@ static int passes(void)
 	return carrier;
 }
 
-static void executes(int from, int to)
+static void executes(void)
 {
 	int carrier;
 
-	(void)from, (void)to;
 	forked();
 	child_assert(!rds_node_is_away());
 	child_assert(geteuid() || (setgid(OTHER) == 0 && setuid(OTHER) == 0));
@@ -507,9 +509,8 @@ START_TEST(the_next_program_has_joined)
 }
 END_TEST
 
-static void has_lost_the_name(int from, int to)
+static void has_lost_the_name(void)
 {
-	(void)from, (void)to;
 	child_assert(!rds_node_is_away());
 	child_assert(unlink(test_file) == 0 && rds_node_is_away());
 }
@@ -532,9 +533,8 @@ static void refuses(int fd)
 
 static int parents_carrier;
 
-static void takes_its_parents(int from, int to)
+static void takes_its_parents(void)
 {
-	(void)from, (void)to;
 	forked();
 	rds_node_inherited_drop();
 	refuses(parents_carrier);
@@ -551,11 +551,10 @@ END_TEST
 
 static bool changes_user;
 
-static void gives_up_root_after_it(int from, int to)
+static void gives_up_root_after_it(void)
 {
 	int carrier;
 
-	(void)from, (void)to;
 	if (geteuid()) {
 		printf("a_carrier_with_other_rights: SKIP: not root\n");
 		return;
@@ -616,13 +615,12 @@ static void finds_nothing(int carrier)
 	child_assert(rds_node_take_passed(carrier) && fcntl(carrier, F_GETFD) < 0 && rds_node_inherited_fd() < 0);
 }
 
-static void forges(int from, int to)
+static void forges(void)
 {
 	int real = open(test_file, O_RDWR | O_CLOEXEC), readable = not_writable(), copy = copy_of_it(), next;
 	struct contents was = contents_of(copy);
 	struct packet good, bad;
 
-	(void)from, (void)to;
 	forked();
 	good = packet_of(passes());
 	next = dup(0);
