@@ -12,6 +12,7 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -19,6 +20,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
 SOURCES = ["worker.c", "sock.c", "measure.c", "rtt.c", "stream.c", "paced.c", "other.c", "idle.c", "first.c", "slots.c",
            "rdmaop.c", "copy.c", "call.c", "starts.c", "members.c", "crowd.c", "clients.c"]
+WATCHED, HANG, QUIET = "BENCH_WATCHED", 124, 20  # set below a watch; the watch's status; its seconds without progress
 
 
 class Fault(Exception):
@@ -85,12 +87,23 @@ def build_watch(directory):
     return watch
 
 
-def slowness(watch):
-    """TEST_SLOW (tests/verdict.bash): how many times slower this machine is than an idle one."""
+def slowness(watch=None):
+    """TEST_SLOW (tests/verdict.bash): how many times slower this machine is than an idle one; known below a watch."""
     if os.environ.get("TEST_SLOW"):
         return int(os.environ["TEST_SLOW"])
     measured = subprocess.run([watch, "--measure"], stdout=subprocess.PIPE, text=True, check=True).stdout
     return int(measured) * int(os.environ.get("TEST_TIMES", "1"))
+
+
+def watched(name, watch, seconds):
+    """This program once more, below a watch: what hangs is wrong, not late.  `seconds`: of a measurement that sleeps."""
+    command = [watch, "--name", name, "--quiet", str(QUIET + seconds), "--", sys.executable, *sys.argv]
+    status = subprocess.run(command, check=False,
+                            env={**os.environ, "TEST_SLOW": str(slowness(watch)), WATCHED: "yes"}).returncode
+    if status != HANG:
+        return status
+    print(f"WRONG {name}: it hangs")
+    return 1
 
 
 def two_cores():
