@@ -22,15 +22,13 @@ static _Atomic uint64_t last_id;
 
 struct rds_op *rds_op_new(struct rds_sock *sk, enum rds_wire_op_kind kind, unsigned nlocal)
 {
-	struct rds_op *op = calloc(1, sizeof(*op) + nlocal * sizeof(op->local[0]));
+	/* not calloc(): glibc's does not use what free() has just kept for this thread */
+	struct rds_op *op = malloc(sizeof(*op) + nlocal * sizeof(op->local[0]));
 
 	if (!op)
 		return NULL;
+	*op = (struct rds_op){.kind = kind, .nlocal = nlocal, .refs = 1, .sk = sk};
 	op->id = op->message = atomic_fetch_add(&last_id, 1) + 1;
-	op->kind = kind;
-	op->nlocal = nlocal;
-	op->refs = 1;
-	op->sk = sk;
 	op->memory = rds_foreign_memory_get(rds_caller ? rds_caller->memory : NULL);
 	rds_sock_hold(sk);
 	return op;

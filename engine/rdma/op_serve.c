@@ -20,10 +20,12 @@
 
 struct rds_queue_item *rds_op_answer_new(const struct rds_hdr *to, size_t data)
 {
-	struct rds_queue_item *q = calloc(1, sizeof(*q) + RDS_OP_HDR + data);
+	/* not calloc(): glibc's does not use what free() has just kept for this thread */
+	struct rds_queue_item *q = malloc(sizeof(*q) + RDS_OP_HDR + data);
 
 	if (!q)
 		return NULL;
+	*q = (struct rds_queue_item){0};
 	q->hdr.flags = q->u.flags = RDS_FLAG_OP;
 	q->hdr.len = q->u.len = (uint32_t)(RDS_OP_HDR + data);
 	q->hdr.sport = q->u.sport = to->dport;
@@ -146,13 +148,15 @@ static int serve_fetch_foreign(struct rds_ep *ep, const struct rds_mr *mr, uint6
 static int serve_fetch_bytes(struct rds_ep *ep, const struct rds_rx *rx, const struct rds_wire_op_hdr *h)
 {
 	const struct rds_transport_ops *ops = rds_transport_ep_ops(ep);
-	struct rds_fetch_src from = {.word_at = h->compare, .word = h->value};
+	struct rds_fetch_src from; /* a kilobyte: not cleared first */
 	const struct rds_mr *mr;
 	uint64_t at;
 	int n = rds_wire_op_vec_decode((const char *)rx->data + RDS_OP_HDR, rx->hdr.len - RDS_OP_HDR, h->len, from.vec);
 
 	if (n < 0 || !ops->fetch)
 		return RDS_RDMA_OTHER_ERROR;
+	from.word_at = h->compare;
+	from.word = h->value;
 	from.n = (unsigned)n;
 	mr = serve_find_region(h, h->len, &at);
 	if (!mr)
