@@ -37,6 +37,15 @@ uint64_t rds_progress_exit_deadline(void)
 	return by ? by : os_now_ns() + (uint64_t)rds_options()->linger_ms * 1000000;
 }
 
+/* The last wait, when messages are not waited for any more: the process ends then. */
+static void progress_exit_wait(void)
+{
+	struct rds_transport *t = rds_transport_set.remote;
+
+	if (unlikely(rds_transport_set.remote_on) && t->ops->exit_wait)
+		t->ops->exit_wait(t);
+}
+
 /*
  * Messages that no transport has taken would be lost.  For those that it has taken, its
  * capabilities tell whether they outlive the process.
@@ -63,6 +72,7 @@ static void progress_linger_until(uint64_t until)
 		rds_wait_end(w);
 	if (n)
 		rds_warn("%u messages could not be handed over within RDS_PRELOAD_LINGER_MS and are lost", n);
+	progress_exit_wait();
 }
 
 void rds_progress_exit(void)
@@ -130,6 +140,7 @@ void rds_progress_exit_now(bool interrupted)
 	else if (n < 0)
 		rds_warn("the process ends in the middle of an RDS call%s: what it has sent may be lost",
 			 interrupted ? ", in a signal handler" : " of another thread");
+	progress_exit_wait();
 }
 
 void rds_progress_exit_by(uint64_t until_ns)

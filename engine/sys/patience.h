@@ -62,6 +62,7 @@
 	X(CM_UNSAID, 250, "rdma_cm to say that a connection stands, over which a frame has come", "it is told") \
 	X(CM_CROSSED, 2000, "the answer to our request, when the peer's comes", "ours is taken to be lost") \
 	X(CM_HANGS, 1000, "rdma_connect() to return (siw)", "the next one to that host fails") \
+	X(CM_EXIT, 200, "the same, at the end of the process", "it is cut off") \
 	X(CM_DESTROY, 20, "rdma_destroy_id() to return", "another thread does the rest; forks do not wait") \
 	X(CM_PORT, 160, "the last process at the rendezvous port to be gone", "a line is logged, and further attempts are rare") \
 	X(QP_CLOSE, 1000, "a device to return what is in flight on a queue pair", "it is destroyed") \

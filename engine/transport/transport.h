@@ -157,6 +157,13 @@ struct rds_transport_ops {
 	void (*stop)(struct rds_transport *t);
 
 	/*
+	 * The process ends now, or executes another program: waits for a limited time for what must
+	 * not be cut off, and begins nothing more of that kind.  Any thread, any lock held, also in
+	 * a signal handler.  NULL: there is no such thing.
+	 */
+	void (*exit_wait)(struct rds_transport *t);
+
+	/*
 	 * Only with REMOTE.  Does that local address belong to a device of this transport?
 	 * Program's thread, control held, the helper runs.  The first yes makes the transport ready
 	 * and listening.  1 yes, 0 no, -errno: yes, but it cannot be used (logged).

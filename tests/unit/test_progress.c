@@ -123,13 +123,34 @@ static void fake_attention(struct rds_transport *t, enum rds_attention who)
 	shown = who;
 }
 
-static const struct rds_transport_ops ops = {
-	.progress = fake_progress, .pending = fake_pending, .relieve = fake_relieve, .attention = fake_attention};
+static unsigned exit_waits;
+
+static void fake_exit_wait(struct rds_transport *t)
+{
+	(void)t;
+	exit_waits++;
+}
+
+static const struct rds_transport_ops ops = {.progress = fake_progress,
+					     .pending = fake_pending,
+					     .relieve = fake_relieve,
+					     .attention = fake_attention,
+					     .exit_wait = fake_exit_wait};
 static const struct rds_transport_ops other_ops = {
 	.progress = other_progress, .pending = fake_pending, .relieve = fake_relieve, .attention = other_attention};
 static struct rds_transport device = {.ops = &ops}, other = {.ops = &other_ops};
 
 static struct rds_sock sock;
+
+static void end_now(void)
+{
+	rds_progress_exit_now(false);
+}
+
+static void end_in_handler(void)
+{
+	rds_progress_exit_now(true);
+}
 
 static void update(void)
 {
@@ -303,6 +324,26 @@ START_TEST(test_unread_is_shown)
 		tick();
 	ck_assert_int_eq(poll(&(struct pollfd){.fd = pair[0], .events = POLLIN}, 1, 0), 1);
 	ck_assert_ptr_null(lease);
+}
+END_TEST
+
+/*
+ * Every end of the process is the transport's concern, too: it may have to wait although no message
+ * does.  Not that of a process that has no helper, nor that of one without a device.
+ */
+START_TEST(test_exit_waits)
+{
+	void (*const end[])(void) = {rds_progress_exit, end_now, end_in_handler};
+
+	rds_engine_join();
+	end[_i]();
+	ck_assert_uint_eq(exit_waits, 1);
+	atomic_store(&rds_helper_up, false);
+	end[_i]();
+	atomic_store(&rds_helper_up, true);
+	rds_transport_set.remote_on = false;
+	end[_i]();
+	ck_assert_uint_eq(exit_waits, 1);
 }
 END_TEST
 
@@ -511,6 +552,7 @@ int main(void)
 	tcase_add_test(t, test_others_are_helped);
 	tcase_add_loop_test(t, test_kernel_watches, 0, 2);
 	tcase_add_loop_test(t, test_unread_is_shown, 0, 2);
+	tcase_add_loop_test(t, test_exit_waits, 0, 3);
 	tcase_add_test(t, test_no_device);
 	tcase_add_test(t, test_spin_fails);
 	tcase_add_test(t, test_aside);

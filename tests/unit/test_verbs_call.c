@@ -2,9 +2,16 @@
 /*
  * test_verbs_call.c - rdma_connect where it waits for the peer's host
  * (engine/transport/verbs/cm/connect_thread.c).  The helper does not wait.  Whatever becomes of the
- * endpoint meanwhile, id and queue pair outlive the call.
+ * endpoint meanwhile, id and queue pair outlive the call.  The end of the process gives it a moment.
  */
+#include <pthread.h>
+#include <unistd.h>
+
+#include "tests/mock/clock.h"
 #include "tests/mock/world.h"
+#include "tests/slow.h"
+
+#define EXIT_NS (200 * MS) /* CM_EXIT (engine/sys/patience.h) */
 
 static struct world_conn *const c = &world.conn[0];
 static struct peer *const p = &world.peer;
@@ -184,10 +191,127 @@ START_TEST(test_locate)
 }
 END_TEST
 
+/* ---- the process ends ---- */
+
+/* How long it waits, by its own clock. */
+static uint64_t exit_waits(void)
+{
+	uint64_t began, took;
+
+	mock_clock_own(0);
+	began = os_now_ns();
+	world.t->ops->exit_wait(world.t);
+	took = os_now_ns() - began;
+	mock_clock_common();
+	return took;
+}
+
+static _Atomic int ending;
+static _Atomic bool ended;
+
+static void *ends(void *unused)
+{
+	atomic_store(&ending, gettid());
+	world.t->ops->exit_wait(world.t);
+	atomic_store(&ended, true);
+	return unused;
+}
+
+/* W1: until the call has returned, well or with an error. */
+START_TEST(test_exit_waits)
+{
+	pthread_t thread;
+
+	hangs();
+	ck_assert_int_eq(pthread_create(&thread, NULL, ends, NULL), 0);
+	test_until(atomic_load(&ended) || (atomic_load(&ending) && test_state(atomic_load(&ending)) == 'S'));
+	ck_assert(!atomic_load(&ended));
+	world_connect_go(_i ? ECONNRESET : 0);
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	ck_assert(atomic_load(&ended));
+	if (!_i)
+		answer();
+}
+END_TEST
+
+/* W2: not longer than its time; and not for a call that has had it before. */
+START_TEST(test_exit_does_not_hang)
+{
+	uint64_t took;
+
+	hangs();
+	world_pass(EXIT_NS / 2);
+	took = exit_waits();
+	ck_assert_uint_ge(took, EXIT_NS / 2);
+	ck_assert_uint_lt(took, EXIT_NS / 2 + MS);
+	world_pass(EXIT_NS / 2);
+	ck_assert_uint_lt(exit_waits(), MS);
+	world_connect_go(ETIMEDOUT);
+}
+END_TEST
+
+/* W3: nobody waits where nothing is under way; that an answer is to come is the kernel's business. */
+START_TEST(test_exit_at_once)
+{
+	ck_assert_uint_lt(exit_waits(), MS);
+	world_pass(EXIT_NS + MS);
+	hangs();
+	world_connect_go(0);
+	ck_assert_uint_lt(exit_waits(), MS);
+	answer();
+}
+END_TEST
+
+/* W4: a call that would begin behind the wait is not made; the process may go on, if its exec fails. */
+START_TEST(test_exit_begins_none)
+{
+	exit_waits();
+	dial(c);
+	ck_assert_uint_eq(mock_connects_hanging(), 0);
+	down_is(-EAGAIN);
+	world_pass(EXIT_NS + MS);
+	dial(&world.conn[1]);
+	ck_assert_uint_eq(mock_connects_hanging(), 1);
+	world_connect_go(ETIMEDOUT);
+}
+END_TEST
+
+/* A child of fork() has none of it. */
+START_TEST(test_exit_of_the_parent)
+{
+	exit_waits();
+	verbs_cm_connect_forget();
+	hangs();
+	world_connect_go(ETIMEDOUT);
+}
+END_TEST
+
+static void setup_ib(void)
+{
+	world_ib();
+	them = world_peer_id();
+	peer_listen(p, THEM, PEER_PORT);
+}
+
+/* Where the call does not wait for a peer nothing is changed. */
+START_TEST(test_exit_ib)
+{
+	dial(c);
+	ck_assert_uint_lt(exit_waits(), MS);
+	answer();
+	ck_assert_uint_eq(c->ups, 1);
+	ck_assert_int_eq(world_connect(&world.conn[1], US, US2, verbs_cm.port, &them), 0);
+	world_run();
+	ck_assert_uint_eq(world.conn[1].downs, 1);
+	ck_assert_int_ne(world.conn[1].why, -EAGAIN);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("verbs_cm_connect");
 	TCase *t = world_case(s, "iwarp", setup);
+	TCase *ib = world_case(s, "ib", setup_ib);
 
 	tcase_add_test(t, test_goes_on);
 	tcase_add_test(t, test_fails);
@@ -196,5 +320,11 @@ int main(void)
 	tcase_add_test(t, test_no_crowd);
 	tcase_add_test(t, test_no_thread);
 	tcase_add_loop_test(t, test_locate, 0, 8);
+	tcase_add_loop_test(t, test_exit_waits, 0, 2);
+	tcase_add_test(t, test_exit_does_not_hang);
+	tcase_add_test(t, test_exit_at_once);
+	tcase_add_test(t, test_exit_begins_none);
+	tcase_add_test(t, test_exit_of_the_parent);
+	tcase_add_test(ib, test_exit_ib);
 	return suite_run(s);
 }

@@ -95,6 +95,12 @@ static void verbs_stop(struct rds_transport *t)
 	(void)t; /* nothing was claimed: the helper's start failed */
 }
 
+static void verbs_exit_wait(struct rds_transport *t)
+{
+	(void)t;
+	verbs_cm_connect_exit_wait();
+}
+
 static bool verbs_settled(struct rds_ep *ep)
 {
 	(void)ep;
@@ -106,6 +112,7 @@ static const struct rds_transport_ops verbs_ops = {
 	.caps = RDS_TCAP_REMOTE | RDS_TCAP_DEVICE_OPS,
 	.start = verbs_start,
 	.stop = verbs_stop,
+	.exit_wait = verbs_exit_wait,
 	.claims = verbs_claims,
 	.locate = verbs_cm_locate,
 	.connect = verbs_ep_connect,

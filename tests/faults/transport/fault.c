@@ -194,6 +194,14 @@ static void fault_stop(struct rds_transport *t)
 	inner->ops->stop(inner);
 }
 
+static void fault_exit_wait(struct rds_transport *t)
+{
+	struct rds_transport *inner = ((struct fault *)t)->inner;
+
+	if (inner->ops->exit_wait)
+		inner->ops->exit_wait(inner);
+}
+
 static void fault_fill_ops(struct fault *fl)
 {
 	fl->ops = (struct rds_transport_ops){
@@ -202,6 +210,7 @@ static void fault_fill_ops(struct fault *fl)
 		.caps = fl->inner->ops->caps & ~(unsigned)RDS_TCAP_SURVIVES,
 		.start = fault_start,
 		.stop = fault_stop,
+		.exit_wait = fault_exit_wait,
 		.connect = fault_connect,
 		.close = fault_close,
 		.keep = fault_keep,

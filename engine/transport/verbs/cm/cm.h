@@ -105,6 +105,11 @@ int verbs_cm_connect(struct verbs_cm_connect *call, const struct verbs_dev *dev,
  * running.
  */
 bool verbs_cm_connect_finish(struct verbs_cm_connect *call);
+/*
+ * The process ends (table W): waits for a limited time until no call is running, and none is made meanwhile.
+ * Any thread, also in a signal handler.
+ */
+void verbs_cm_connect_exit_wait(void);
 
 /*
  * destroy_thread.c; helper.  Destroys the id: its owner receives no more events, and the caller

@@ -10,6 +10,12 @@
  * An owner with a running call keeps id and queue pair (`running` is true) until done() is called
  * or verbs_cm_connect_finish() has returned.  Hosts that do not answer must not accumulate
  * threads: while a call to such a host hangs, another is made every few seconds only.
+ *
+ * The end of the process ends the call, too.  If that happens when TCP has just connected, siw
+ * closes the connection at once, and the peer's siw, which has not accepted it yet, loses its
+ * listener (listen_lost.c).  So who ends the process, or has it execute another program, first waits
+ * for the calls to return.  It need not wait for the answers: for these the kernel waits, before it
+ * closes such a connection.
  */
 #include <sched.h>
 
@@ -17,9 +23,14 @@
 
 #define PAUSE_NS (4 * 1000000000ull)
 #define CALLS_MAX 256u
+#define EXIT_NAP_NS 200000
 
 static struct verbs_cm_connect *calls; /* running calls; helper */
 static unsigned ncalls;
+/* the helper and the threads write these, any thread reads them at the end of the process */
+static _Atomic unsigned ncalling;      /* calls that have not returned */
+static _Atomic uint64_t called_ns;     /* when the last of them was made */
+static _Atomic uint64_t exit_until_ns; /* no call is made before that: the process ends */
 
 bool verbs_cm_connect_finish(struct verbs_cm_connect *c)
 {
@@ -54,6 +65,7 @@ static void *connect_thread(void *arg)
 	rds_thread_record_refuse();
 	errno = 0;
 	c->err = verbs_err(vb.rdma_connect(c->cm, &c->param));
+	atomic_fetch_sub(&ncalling, 1);
 	rds_timer_set(&c->timer, os_now_ns());
 	rds_helper_thread_end();
 	atomic_store(&c->left, true); /* the last access: from now on the call may be freed */
@@ -71,6 +83,22 @@ static bool connect_too_many(const struct in6_addr *to, uint64_t now)
 		if (rds_ip_equal(&c->to, to) && now - c->since > hangs && now - c->since < hangs + PAUSE_NS)
 			return true;
 	return false;
+}
+
+/* Either the end of the process sees this call, or the call sees that the process ends. */
+static int connect_thread_start(struct verbs_cm_connect *c)
+{
+	int err = 0;
+
+	atomic_store(&called_ns, c->since);
+	atomic_fetch_add(&ncalling, 1);
+	if (c->since < atomic_load(&exit_until_ns))
+		err = -EAGAIN;
+	if (!err)
+		err = rds_helper_thread_start(connect_thread, c);
+	if (err)
+		atomic_fetch_sub(&ncalling, 1);
+	return err == -EALREADY ? -EAGAIN : err;
 }
 
 _Static_assert(offsetof(struct verbs_cm_connect, window) ==
@@ -95,9 +123,9 @@ int verbs_cm_connect(struct verbs_cm_connect *c, const struct verbs_dev *dev, st
 	c->since = now;
 	c->timer.fn = connect_returned;
 	atomic_store(&c->left, false);
-	err = rds_helper_thread_start(connect_thread, c);
+	err = connect_thread_start(c);
 	if (err)
-		return err == -EALREADY ? -EAGAIN : err;
+		return err;
 	c->running = true;
 	c->next = calls;
 	calls = c;
@@ -105,8 +133,23 @@ int verbs_cm_connect(struct verbs_cm_connect *c, const struct verbs_dev *dev, st
 	return 0;
 }
 
+/*
+ * A call that takes longer hangs: the peer's host does not answer, and has no connection to lose.
+ * If the process does not end, as its exec fails, calls are made again after the same time.
+ */
+void verbs_cm_connect_exit_wait(void)
+{
+	uint64_t most = rds_patience_ns(RDS_PATIENCE_CM_EXIT);
+
+	atomic_store(&exit_until_ns, os_now_ns() + most);
+	while (atomic_load(&ncalling) && os_now_ns() < atomic_load(&called_ns) + most)
+		os_nap_ns(EXIT_NAP_NS);
+}
+
 void verbs_cm_connect_forget(void)
 {
 	calls = NULL;
 	ncalls = 0;
+	atomic_store(&ncalling, 0);
+	atomic_store(&exit_until_ns, 0);
 }
