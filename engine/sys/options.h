@@ -30,7 +30,7 @@ struct rds_options {
 	 * learnt
 	 */
 	int64_t spin_us;
-	/* RDS_PRELOAD_SHM_RING bytes per direction, 2^n, 2M..64M, default 4M */
+	/* RDS_PRELOAD_SHM_RING bytes per direction, 2^n, 64K..64M, default 4M */
 	int64_t shm_ring;
 	/* RDS_PRELOAD_VERBS_BUFFERS 64..65536, default 512: receive buffers per device */
 	int64_t verbs_buffers;

@@ -18,7 +18,7 @@
 	X(share, ENUM, "SHARE", "user", 0, 0, "user|group|all", "who may join this node")                             \
 	X(transport, STR, "TRANSPORT", "auto", 0, 0, "", "how to reach other processes: auto, shm, verbs, or loop") \
 	X(spin_us, INT, "SPIN_US", "-1", -1, 1000000, "", "longest spin before sleeping, microseconds; 0: never; -1: learnt, 200 or more")      \
-	X(shm_ring, POW2, "SHM_RING", "4M", 2097152, 67108864, "", "shared memory per peer and direction, bytes")     \
+	X(shm_ring, POW2, "SHM_RING", "4M", 65536, 67108864, "", "shared memory per peer and direction, bytes")     \
 	X(shm_fetch, ENUM, "SHM_FETCH", "auto", 0, 0, "auto|never", "RDMA writes on a host: taken from the writer's memory, if permitted") \
 	X(verbs_buffers, INT, "VERBS_BUFFERS", "512", 64, 65536, "", "receive memory per RDMA device at first, in units of 8 KiB") \
 	X(verbs_memory, SIZE, "VERBS_MEMORY", "64M", 2097152, 1073741823, "", "memory for unacknowledged messages, per RDMA device") \

@@ -263,7 +263,7 @@ struct rds_transport_ops {
 
 	/*
 	 * After up->push_later: sends what the receive side has pending (acknowledgements,
-	 * credits).  NULL: never any.
+	 * credits), and the rest of a message for which there was no room.  NULL: never any.
 	 */
 	void (*push)(struct rds_ep *ep);
 

@@ -36,7 +36,13 @@ static inline void up_pressure(void)
 {
 }
 
-static const struct rds_transport_up up = {.message = up_message, .writable = up_writable, .pressure = up_pressure};
+static inline void up_push_later(struct rds_conn *conn)
+{
+	(void)conn;
+}
+
+static const struct rds_transport_up up = {
+	.message = up_message, .writable = up_writable, .pressure = up_pressure, .push_later = up_push_later};
 
 /*
  * One process: its wake-up page, its end of a ring.  The side that acts is put into rds_shm for

@@ -86,7 +86,7 @@ START_TEST(good_values)
 	ck_assert_str_eq(with("RDS_PRELOAD_TRANSPORT", "shm")->transport, "shm");
 	ck_assert_int_eq(with("RDS_PRELOAD_SPIN_US", "0")->spin_us, 0);
 	ck_assert_int_eq(with("RDS_PRELOAD_SPIN_US", "1000000")->spin_us, 1000000);
-	ck_assert_int_eq(with("RDS_PRELOAD_SHM_RING", "2M")->shm_ring, 2 << 20);
+	ck_assert_int_eq(with("RDS_PRELOAD_SHM_RING", "64K")->shm_ring, 64 << 10);
 	ck_assert_int_eq(with("RDS_PRELOAD_SHM_RING", "65536k")->shm_ring, 64 << 20);
 	ck_assert_int_eq(with("RDS_PRELOAD_SHM_RING", "8388608")->shm_ring, 8 << 20);
 	ck_assert_int_eq(with("RDS_PRELOAD_PING_ENABLE", "0")->ping_enable, 0);
@@ -118,7 +118,7 @@ static const char *const bad[][2] = {
 	{"SPIN_US", " 5"},
 	{"SPIN_US", "1K"},
 	{"SPIN_US", "99999999999999999999"},
-	{"SHM_RING", "1M"},
+	{"SHM_RING", "32K"},
 	{"SHM_RING", "128M"},
 	{"SHM_RING", "3M"},
 	{"SHM_RING", "4MM"},

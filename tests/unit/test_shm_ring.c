@@ -165,7 +165,7 @@ END_TEST
 START_TEST(test_record_of_no_kind)
 {
 	three();
-	rec_at(1)->kind = SHM_REC_PAD + 1;
+	rec_at(1)->kind = SHM_REC_FRAGMENT + 1;
 	nonsense();
 }
 END_TEST

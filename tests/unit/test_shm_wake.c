@@ -44,7 +44,7 @@ END_TEST
  */
 static void two_wishes(void)
 {
-	while (give(&us, 100000) == 0)
+	while (give(&us, 10000) == 0)
 		;
 	flush(&us);
 	wish(&us);

@@ -208,6 +208,7 @@ int shm_on_connect(struct shm_peer *p, const struct shm_ctl_msg *msg, const int 
 	reply.err = why;
 	reply.cookie = msg->cookie;
 	reply.bell = ep ? ep->bell_here : 0;
+	reply.ring = ep ? ep->size : 0;
 	reply.peer_bell = msg->bell;
 	if (why && ep)
 		shm_ep_unmake(ep); /* the reply tells the peer */
@@ -230,6 +231,7 @@ static struct shm_ep *shm_ep_find_cookie(struct shm_peer *p, uint64_t cookie, bo
 int shm_on_reply(struct shm_peer *p, const struct shm_ctl_msg *msg)
 {
 	struct shm_ep *ep = shm_ep_find_cookie(p, msg->cookie, true);
+	int err;
 
 	if (!ep) /* given up meanwhile: CLOSE has told the peer */
 		return 0;
@@ -239,6 +241,9 @@ int shm_on_reply(struct shm_peer *p, const struct shm_ctl_msg *msg)
 		ep->head.t->up->down(ep->head.conn, (struct rds_ep *)ep, msg->err < 0 ? msg->err : -EPROTO, false);
 		return 0;
 	}
+	err = shm_rings_reduce(ep, msg->ring);
+	if (err)
+		return err;
 	ep->bell_there = msg->bell;
 	shm_ep_up(ep, msg->rx);
 	return 0;

@@ -25,10 +25,10 @@
 #include "engine/wire/header.h"
 
 #define SHM_MAGIC 0x52445348u /* "RDSH" */
-#define SHM_VERSION 8u
+#define SHM_VERSION 9u
 #define SHM_LINE 64u
 #define SHM_CTL_BYTES 4096u
-#define SHM_RING_MIN (2u << 20)
+#define SHM_RING_MIN (64u << 10)
 #define SHM_RING_MAX (64u << 20)
 
 struct shm_ring_ctl {
@@ -51,8 +51,11 @@ _Static_assert(sizeof(struct shm_ring_ctl) == 3 * SHM_LINE, "one line per writer
 /*
  * A record: 64 bytes, then the payload, padded to a multiple of 64; never wraps around the end of
  * the ring.
+ *
+ * A message that is too long for the ring (fragment.c) is several records, each with the message's
+ * header.  All but the last are full.  No other message lies between them.
  */
-enum { SHM_REC_MSG = 1, SHM_REC_PAD = 2 };
+enum { SHM_REC_MSG = 1, SHM_REC_PAD = 2, SHM_REC_FRAGMENT = 3 };
 struct shm_rec {
 	uint32_t len; /* of the whole record */
 	uint32_t kind;
@@ -110,7 +113,8 @@ struct shm_ctl_msg {
 	/* REPLY, CLOSE, LOOK: the receiver's own bit, as it has sent it before */
 	uint32_t peer_bell;
 	struct rds_received rx; /* CONNECT, REPLY: what the sender of this packet has received */
-	uint64_t ring; /* CONNECT: bytes per direction */
+	/* Bytes per direction.  CONNECT: of the memory; REPLY: that are used, so many or fewer. */
+	uint64_t ring;
 	/* CONNECT, REPLY, CLOSE: number of the attempt, chosen by the initiator */
 	uint64_t cookie;
 };

@@ -10,6 +10,10 @@
  * mostly only a small part of them is used.  So a whole ring is reserved only where the kernel
  * limits the memory that it promises (vm.overcommit_memory=2).  Everywhere else the OOM killer acts
  * if there is no page.
+ *
+ * Limits (of file sizes, of address space, of memory) of either process may only allow smaller
+ * rings, which are enough.  The initiator makes what it can.  The acceptor says how much of that it
+ * uses.
  */
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -18,14 +22,19 @@
 
 #include "engine/transport/shm/shm.h"
 
-static void rings_lay_out(struct shm_ep *ep, void *map, size_t len, uint32_t size)
+static size_t rings_bytes(uint64_t size)
+{
+	return SHM_CTL_BYTES + 2 * (size_t)size;
+}
+
+static void rings_lay_out(struct shm_ep *ep, void *map, uint32_t size)
 {
 	struct shm_rings *rings = map;
 	unsigned char *data = (unsigned char *)map + SHM_CTL_BYTES;
 	unsigned out = ep->initiator ? 0 : 1;
 
 	ep->map = map;
-	ep->map_len = len;
+	ep->map_len = rings_bytes(size);
 	ep->size = size;
 	ep->tx = &rings->ctl[out];
 	ep->rx = &rings->ctl[!out];
@@ -52,7 +61,7 @@ static int mem_reserve(int fd, size_t len)
 
 static int rings_create_sized(struct shm_ep *ep, uint32_t size, int *fd_out)
 {
-	size_t len = SHM_CTL_BYTES + 2 * (size_t)size;
+	size_t len = rings_bytes(size);
 	int fd = os_memfd("rdspreload-rings", MFD_CLOEXEC | MFD_ALLOW_SEALING), err;
 	struct shm_rings *rings;
 	void *map;
@@ -73,7 +82,7 @@ static int rings_create_sized(struct shm_ep *ep, uint32_t size, int *fd_out)
 	rings = map;
 	atomic_store(&rings->ctl[0].need_bell, 1);
 	atomic_store(&rings->ctl[1].need_bell, 1);
-	rings_lay_out(ep, map, len, size);
+	rings_lay_out(ep, map, size);
 	*fd_out = fd;
 	return 0;
 fail:
@@ -82,44 +91,48 @@ fail:
 }
 
 /*
- * Limits (of file sizes, of address space, of memory) may only allow smaller rings, which are
- * enough.
+ * What to try after a size that failed; 0: nothing.  Where memory or address space is short, the
+ * program and its messages need what there is.
  */
+static uint32_t ring_size_less(uint32_t size, int err)
+{
+	if (size == SHM_RING_MIN || (err != -EFBIG && err != -ENOMEM && err != -ENOSPC))
+		return 0;
+	return err == -EFBIG ? size / 2 : SHM_RING_MIN;
+}
+
 int shm_rings_create(struct shm_ep *ep, uint32_t size, int *fd_out)
 {
 	int err;
 
 	do {
 		err = rings_create_sized(ep, size, fd_out);
-		size /= 2;
-	} while ((err == -EFBIG || err == -ENOMEM || err == -ENOSPC) && size >= SHM_RING_MIN);
+		size = ring_size_less(size, err);
+	} while (size);
 	return err;
 }
 
 int shm_rings_check_limit(void)
 {
-	const size_t least = SHM_CTL_BYTES + 2 * SHM_RING_MIN;
+	const size_t least = rings_bytes(SHM_RING_MIN);
 	struct rlimit limit;
 
 	if (os_syscall(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, (long)&limit, 0, 0) || limit.rlim_cur >= least)
 		return 0;
 	rds_error("memory shared with another process is a file of %zu KiB or more: raise the limit of file sizes "
 		  "(ulimit -f)",
-		  least / 1024 + 1);
+		  least / 1024);
 	return -EFBIG;
 }
 
 /*
- * Maps a memfd of exactly `len` bytes that no process can shrink.  The other side should have
- * reserved it; this makes sure.
+ * Maps the first `len` bytes of a memfd that no process can shrink.  The other side should have
+ * reserved them; this makes sure.
  */
 static int mem_attach(int fd, size_t len, void **out)
 {
-	int err;
+	int err = mem_reserve(fd, len);
 
-	if (os_memfd_sealed_size(fd, SHM_SEALS) != (int64_t)len)
-		return -EPROTO;
-	err = mem_reserve(fd, len);
 	if (!err)
 		err = os_mmap(len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0, out);
 	if (!err)
@@ -127,25 +140,52 @@ static int mem_attach(int fd, size_t len, void **out)
 	return err;
 }
 
+static bool mem_is_sealed(int fd, size_t len)
+{
+	return os_memfd_sealed_size(fd, SHM_SEALS) == (int64_t)len;
+}
+
+static bool ring_size_is_sound(uint64_t size, uint64_t most)
+{
+	return size >= SHM_RING_MIN && size <= most && !(size & (size - 1));
+}
+
 int shm_rings_attach(struct shm_ep *ep, uint64_t size, int fd)
 {
-	size_t len = SHM_CTL_BYTES + 2 * (size_t)size;
+	uint32_t use = (uint32_t)size;
 	void *map;
 	int err;
 
-	if (size < SHM_RING_MIN || size > SHM_RING_MAX || (size & (size - 1)))
+	if (!ring_size_is_sound(size, SHM_RING_MAX) || !mem_is_sealed(fd, rings_bytes(size)))
 		return -EPROTO;
-	err = mem_attach(fd, len, &map);
-	if (err)
-		return err;
-	rings_lay_out(ep, map, len, (uint32_t)size);
+	do {
+		err = mem_attach(fd, rings_bytes(use), &map);
+		if (!err)
+			rings_lay_out(ep, map, use);
+		use = ring_size_less(use, err);
+	} while (use);
+	return err;
+}
+
+/* The rest is given back, also where it was reserved. */
+int shm_rings_reduce(struct shm_ep *ep, uint64_t size)
+{
+	size_t had = ep->map_len, len = rings_bytes(size);
+
+	if (!ring_size_is_sound(size, ep->size))
+		return -EPROTO;
+	rings_lay_out(ep, ep->map, (uint32_t)size);
+	if (len < had) {
+		madvise((unsigned char *)ep->map + len, had - len, MADV_REMOVE);
+		munmap((unsigned char *)ep->map + len, had - len);
+	}
 	return 0;
 }
 
 int shm_inbox_attach(int fd, struct shm_inbox **out)
 {
 	void *map;
-	int err = mem_attach(fd, SHM_CTL_BYTES, &map);
+	int err = mem_is_sealed(fd, SHM_CTL_BYTES) ? mem_attach(fd, SHM_CTL_BYTES, &map) : -EPROTO;
 
 	if (!err)
 		*out = map;

@@ -34,6 +34,12 @@ void shm_recheck_later(struct shm_ep *ep)
 	recheck_arm(&rds_shm.recheck_timer, &rds_shm.recheck_armed);
 }
 
+void shm_recheck_memory(struct shm_ep *ep)
+{
+	atomic_store(&ep->starved, true);
+	shm_recheck_later(ep);
+}
+
 void shm_recheck_inbox(void)
 {
 	recheck_arm(&rds_shm.sweep_timer, &rds_shm.sweep_armed);
@@ -43,6 +49,16 @@ static bool ep_unnoticed(const struct shm_ep *ep)
 {
 	return atomic_load(&ep->tx->seen) != atomic_load(&ep->tx->tail) ||
 	       atomic_load(&ep->rx->room_seen) != atomic_load(&ep->rx->room_said);
+}
+
+/* There may be memory again for a message that was refused. */
+static void ep_feed(struct shm_ep *ep)
+{
+	if (!atomic_exchange(&ep->starved, false))
+		return;
+	rx_lock();
+	ep->head.t->up->writable(ep->head.conn);
+	rx_unlock();
 }
 
 /* One LOOK is enough, because the control socket loses nothing. */
@@ -56,7 +72,10 @@ static void recheck_ask(struct rds_timer *tm)
 	atomic_store(&rds_shm.recheck_armed, false);
 	for (p = rds_shm.peers; p; p = p->next) {
 		for (ep = p->dead ? NULL : p->eps; ep; ep = ep->peer_next) {
-			if (!ep->up || !atomic_exchange(&ep->recheck, false) || !ep_unnoticed(ep))
+			if (!ep->up || !atomic_exchange(&ep->recheck, false))
+				continue;
+			ep_feed(ep);
+			if (!ep_unnoticed(ep))
 				continue;
 			msg.peer_bell = ep->bell_there;
 			if (shm_ctl_try(p, &msg, NULL, 0) == -EAGAIN)

@@ -9,11 +9,13 @@
  * are different.  The bytes stay until they are acknowledged, so a broken connection can send them
  * again.
  *
- * The ring is large enough for the largest message.  But while traffic is light, the sender wraps
- * early and uses only the first part of the ring, which stays in the cache.  It does not do so for
- * messages of which one or two would fill that part.  The part that is skipped is not free until
- * the receiver has passed it, and the rest would not hold a second message to be written at the
- * same time.
+ * A ring of the usual size takes the largest message as one record.  But while traffic is light,
+ * the sender wraps early and uses only the first part of the ring, which stays in the cache.  It
+ * does not do so for messages of which one or two would fill that part.  The part that is skipped
+ * is not free until the receiver has passed it, and the rest would not hold a second message to be
+ * written at the same time.
+ *
+ * Smaller rings: fragment.c.
  *
  * All data of the other side are checked.  Invalid data in a ring break the connections with that
  * process, nothing else.
@@ -35,6 +37,15 @@ static inline uint64_t rec_bytes(size_t payload)
 	return (sizeof(struct shm_rec) + payload + SHM_LINE - 1) & ~(uint64_t)(SHM_LINE - 1);
 }
 
+/*
+ * Such a record could wait for ever: half of the ring may stay taken by messages that nobody reads
+ * (ring_is_pressed()), and up to an eighth is not told to the sender when it gets free.
+ */
+static inline bool rec_is_long(const struct shm_ep *ep, uint64_t bytes)
+{
+	return bytes > ep->size / 4 + sizeof(struct shm_rec);
+}
+
 /* ---- send side (conn->tx) ---- */
 
 static uint64_t ring_room_left(struct shm_ep *ep, uint64_t need)
@@ -43,18 +54,26 @@ static uint64_t ring_room_left(struct shm_ep *ep, uint64_t need)
 
 	if (likely(ep->size - used >= need))
 		return ep->size - used;
+	if (unlikely(ep->unplaced)) /* shm_long_send() */
+		return 0;
 	head = atomic_load_explicit(&ep->tx->head, memory_order_acquire);
 	if (head - ep->seen_head <= used) /* otherwise head is invalid: the ring stays full */
 		ep->seen_head = head;
 	return ep->size - (ep->tail - ep->seen_head);
 }
 
-static void ring_pad(struct shm_ep *ep, uint64_t bytes)
+static inline struct shm_rec *rec_at_tail(struct shm_ep *ep, uint64_t bytes, uint32_t kind)
 {
 	struct shm_rec *rec = (struct shm_rec *)(ep->tx_data + (ep->tail & (ep->size - 1)));
 
 	rec->len = (uint32_t)bytes;
-	rec->kind = SHM_REC_PAD;
+	rec->kind = kind;
+	return rec;
+}
+
+static void ring_pad(struct shm_ep *ep, uint64_t bytes)
+{
+	rec_at_tail(ep, bytes, SHM_REC_PAD);
 	ep->tail += bytes;
 }
 
@@ -69,10 +88,29 @@ static bool ring_make_room(struct shm_ep *ep, uint64_t need)
 	}
 	if (likely(need <= rest))
 		return ring_room_left(ep, need) >= need;
-	if (ring_room_left(ep, rest) < rest)
+	if (rec_is_long(ep, need) || ring_room_left(ep, rest) < rest)
 		return false;
 	ring_pad(ep, rest); /* when the receiver has skipped the padding, the whole ring is free */
 	return ring_room_left(ep, need) >= need;
+}
+
+bool shm_ring_has_room(struct shm_ep *ep, uint32_t len)
+{
+	return ring_make_room(ep, rec_bytes(len));
+}
+
+bool shm_ring_fragment(struct shm_ep *ep, const struct rds_wire_hdr *hdr, const void *bytes, uint32_t len)
+{
+	uint64_t need = rec_bytes(len);
+	struct shm_rec *rec;
+
+	if (!shm_ring_has_room(ep, len))
+		return false;
+	rec = rec_at_tail(ep, need, SHM_REC_FRAGMENT);
+	rec->hdr = *hdr;
+	memcpy(rec + 1, bytes, len);
+	ep->tail += need;
+	return true;
 }
 
 int shm_ring_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len, uint64_t *pos)
@@ -82,10 +120,8 @@ int shm_ring_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const stru
 	struct shm_rec *rec;
 
 	if (unlikely(!ring_make_room(ep, need)))
-		return -EAGAIN;
-	rec = (struct shm_rec *)(ep->tx_data + (ep->tail & (ep->size - 1)));
-	rec->len = (uint32_t)need;
-	rec->kind = SHM_REC_MSG;
+		return rec_is_long(ep, need) ? shm_long_send(ep, hdr, iov, len, pos) : -EAGAIN;
+	rec = rec_at_tail(ep, need, SHM_REC_MSG);
 	rec->hdr = *hdr;
 	rds_copy_gather(rec + 1, iov, len);
 	*pos = ep->tail;
@@ -97,6 +133,8 @@ const void *shm_ring_retained(struct rds_ep *rep, uint64_t pos)
 {
 	struct shm_ep *ep = (struct shm_ep *)rep;
 
+	if (unlikely(pos % SHM_LINE))
+		return shm_long_retained(ep, pos);
 	return ep->tx_data + (pos & (ep->size - 1)) + sizeof(struct shm_rec);
 }
 
@@ -110,16 +148,28 @@ uint64_t shm_ring_acked(struct rds_ep *rep)
 	return ep->seen_acked;
 }
 
+uint64_t shm_ring_reap(struct rds_ep *rep)
+{
+	struct shm_ep *ep = (struct shm_ep *)rep;
+	uint64_t acked = shm_ring_acked(rep);
+
+	if (unlikely(ep->longs))
+		shm_longs_acked(ep, acked);
+	return acked;
+}
+
 /*
  * The initiator may have given up the connection (crossing attempts) before this process's answer
  * came.  Then no process reads this ring.  The initiator's first record, its congested ports, shows
  * that it uses the connection.
+ *
+ * Of a long message the rest may not lie in the ring yet.
  */
 bool shm_ring_settled(struct rds_ep *rep)
 {
 	struct shm_ep *ep = (struct shm_ep *)rep;
 
-	return ep->initiator || atomic_load(&ep->rx->tail) || atomic_load(&ep->tx->acked);
+	return !ep->unplaced && (ep->initiator || atomic_load(&ep->rx->tail) || atomic_load(&ep->tx->acked));
 }
 
 /* ---- receive side (rx) ---- */
@@ -178,7 +228,7 @@ void shm_ring_ack(struct rds_ep *rep, uint64_t seq)
 	atomic_store_explicit(&ep->rx->acked, seq, memory_order_release);
 }
 
-static bool ring_bad(struct shm_ep *ep, const char *what)
+bool shm_ring_bad(struct shm_ep *ep, const char *what)
 {
 	rds_warn("a peer process sent invalid data through shared memory (%s): connection closed (another version of "
 		 "this library?)",
@@ -216,14 +266,14 @@ static bool rec_take(struct shm_ep *ep, uint64_t avail)
 	enum rds_rx_verdict v;
 
 	if (unlikely(len < SHM_LINE || len % SHM_LINE || len > avail || len > ep->size - off))
-		return ring_bad(ep, "record length");
+		return shm_ring_bad(ep, "record length");
 	ep->read += len;
 	rec_prefetch(ep, off, len);
 	if (likely(kind == SHM_REC_MSG)) {
 		if (unlikely(rds_wire_hdr_decode((const void *)&rec->hdr, &rx.hdr)))
-			return ring_bad(ep, "message header");
+			return shm_ring_bad(ep, "message header");
 		if (unlikely(rx.hdr.len > len - sizeof(struct shm_rec)))
-			return ring_bad(ep, "message length");
+			return shm_ring_bad(ep, "message length");
 		if (unlikely(ep->slot_next - ep->slot_first == ep->slot_cap) && slots_grow(ep)) {
 			/* no memory: the message stays in the ring and takes room */
 			ep->read -= len;
@@ -247,8 +297,10 @@ static bool rec_take(struct shm_ep *ep, uint64_t avail)
 			 */
 			return !ep->broken;
 		}
+	} else if (kind == SHM_REC_FRAGMENT) {
+		return shm_fragment_take(ep, rec, len);
 	} else if (unlikely(kind != SHM_REC_PAD)) {
-		return ring_bad(ep, "record kind");
+		return shm_ring_bad(ep, "record kind");
 	}
 	return true;
 }
@@ -266,7 +318,7 @@ bool shm_ring_drain(struct shm_ep *ep)
 	if (likely(tail == ep->read) || unlikely(ep->broken))
 		return false;
 	if (unlikely(tail % SHM_LINE || tail - ep->freed > ep->size || tail - ep->read > ep->size))
-		return ring_bad(ep, "tail");
+		return shm_ring_bad(ep, "tail");
 	ep->draining = true;
 	while (ep->read != tail && rec_take(ep, tail - ep->read))
 		;
@@ -311,6 +363,7 @@ void shm_ep_free(struct shm_ep *ep)
 {
 	if (ep->map)
 		munmap(ep->map, ep->map_len);
+	shm_longs_free(ep);
 	free(ep->slots);
 	free(ep);
 }

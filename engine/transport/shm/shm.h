@@ -57,6 +57,7 @@ struct shm_ep {
 	uint64_t serviced;	 /* seen_acked + 1 when the peer was last asked for service */
 	struct shm_inbox *there; /* the peer's inbox */
 	uint32_t wanted;	 /* number of the latest request for room to the peer */
+	struct shm_long *longs;	 /* fragment.c: oldest first, until they are acknowledged */
 
 	/* receive side (rx) */
 	struct shm_ring_ctl *rx;
@@ -74,6 +75,12 @@ struct shm_ep {
 	bool hot, broken, kept;
 	bool draining;	      /* shm_ring_drain() runs */
 	_Atomic bool recheck; /* the peer may not have been woken: recheck.c */
+	_Atomic bool starved; /* a long message was not taken because memory was short: recheck.c */
+
+	/* fragment.c; seldom used */
+	struct shm_long *unplaced;     /* conn->tx: the ring does not have all its fragments yet */
+	uint64_t last_long;	       /* conn->tx: its pos */
+	struct shm_assembly *assembly; /* rx: the message of which fragments have come */
 };
 
 /*
@@ -154,11 +161,31 @@ int shm_ring_send(struct rds_ep *ep, const struct rds_wire_hdr *hdr, const struc
 const void *shm_ring_retained(struct rds_ep *ep, uint64_t pos);
 uint64_t shm_ring_acked(struct rds_ep *ep);
 bool shm_ring_settled(struct rds_ep *ep);
+/* As shm_ring_acked(), for the engine, which forgets what is acknowledged. */
+uint64_t shm_ring_reap(struct rds_ep *ep);
+bool shm_ring_has_room(struct shm_ep *ep, uint32_t len); /* for a fragment, at the tail */
+/* False: no room. */
+bool shm_ring_fragment(struct shm_ep *ep, const struct rds_wire_hdr *hdr, const void *bytes, uint32_t len);
+/* The peer's data are invalid: breaks the connections with it, and returns false. */
+bool shm_ring_bad(struct shm_ep *ep, const char *what);
 bool shm_ring_drain(struct shm_ep *ep); /* rx held; true: something was received */
 bool shm_ring_relieve(struct shm_ep *ep, bool now);
 void shm_ring_release(struct rds_ep *ep, void *token);
 void shm_ring_ack(struct rds_ep *ep, uint64_t seq);
 void shm_ep_free(struct shm_ep *ep); /* rx held, closed, nothing in place */
+
+/*
+ * fragment.c.  send side (conn->tx): send, push and retained are those of the transport.  acked:
+ * frees what the engine forgets.
+ */
+int shm_long_send(struct shm_ep *ep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len,
+		  uint64_t *pos);
+void shm_long_push(struct rds_ep *ep);
+const void *shm_long_retained(const struct shm_ep *ep, uint64_t pos);
+void shm_longs_acked(struct shm_ep *ep, uint64_t acked);
+void shm_longs_free(struct shm_ep *ep); /* of both sides */
+/* rx held; a record of len bytes.  False: it cannot be taken now, or the ring is broken. */
+bool shm_fragment_take(struct shm_ep *ep, const volatile struct shm_rec *rec, uint32_t len);
 
 /* wake.c */
 int shm_inbox_open(void);
@@ -190,6 +217,8 @@ bool shm_peer_idle(struct shm_peer *p);
 void shm_recheck_init(void);
 /* Under conn->tx or rx: the peer may not have noticed a message or an answer of this endpoint. */
 void shm_recheck_later(struct shm_ep *ep);
+/* conn->tx: a message was refused for lack of memory, so `writable` comes after a tick. */
+void shm_recheck_memory(struct shm_ep *ep);
 /* rx held: this process was woken, and no bell had rung */
 void shm_recheck_inbox(void);
 void shm_on_look(struct shm_peer *p, uint32_t bell); /* helper: LOOK has come */
@@ -220,8 +249,10 @@ void shm_on_close(struct shm_peer *p, const struct shm_ctl_msg *msg);
 
 /* memory.c */
 int shm_rings_check_limit(void); /* 0, or -EFBIG and logged: no peer could be connected to */
-int shm_rings_create(struct shm_ep *ep, uint32_t size, int *fd); /* of that size, or smaller */
+/* Rings of that size, or smaller. */
+int shm_rings_create(struct shm_ep *ep, uint32_t size, int *fd);
 int shm_rings_attach(struct shm_ep *ep, uint64_t size, int fd);
+int shm_rings_reduce(struct shm_ep *ep, uint64_t size); /* those that create() made, before use */
 int shm_inbox_attach(int fd, struct shm_inbox **out);
 
 /* control.c; helper */

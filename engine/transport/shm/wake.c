@@ -287,8 +287,10 @@ static bool bell_answer(struct shm *s, uint32_t bell)
 	if (!ep || !ep->up)
 		return false;
 	s->found = true;
-	if (ring_room_came(ep))
+	if (ring_room_came(ep)) {
+		s->t.up->push_later(ep->head.conn);
 		s->t.up->writable(ep->head.conn);
+	}
 	moved = shm_ring_drain(ep);
 	if (moved || unlikely(ring_leftover(ep)))
 		ring_make_hot(s, ep);
