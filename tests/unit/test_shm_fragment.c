@@ -338,12 +338,12 @@ START_TEST(little_space)
 	int fd = -1;
 
 	ck_assert_int_eq(shm_rings_create(&ours, 4u << 20, &fd), 0);
-	mapped_most = FLOOR;
+	mapped_most = SHM_SPACE_LEFT + FLOOR;
 	ck_assert_int_eq(shm_rings_attach(&theirs, ours.size, fd), 0);
 	ck_assert_uint_eq(theirs.size, SHM_RING_MIN);
 	ck_assert_int_eq(shm_rings_reduce(&ours, theirs.size), 0);
 	ck_assert_int_eq(shm_rings_create(&(struct shm_ep){0}, 4u << 20, &fd), 0);
-	mapped_most = FLOOR - 1;
+	mapped_most--; /* the program and its messages need it */
 	ck_assert_int_eq(shm_rings_create(&(struct shm_ep){0}, 4u << 20, &fd), -ENOMEM);
 	ck_assert_uint_eq(ours.size, SHM_RING_MIN);
 	ck_assert_uint_eq(ours.map_len, FLOOR);

@@ -90,15 +90,29 @@ fail:
 	return err;
 }
 
+/* Address space that rings leave to the program and its messages, where it is short. */
+static bool space_is_left(void)
+{
+	const size_t len = SHM_SPACE_LEFT + rings_bytes(SHM_RING_MIN);
+	void *map;
+
+	if (os_mmap(len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0, &map))
+		return false;
+	munmap(map, len);
+	return true;
+}
+
 /*
  * What to try after a size that failed; 0: nothing.  Where memory or address space is short, the
  * program and its messages need what there is.
  */
 static uint32_t ring_size_less(uint32_t size, int err)
 {
-	if (size == SHM_RING_MIN || (err != -EFBIG && err != -ENOMEM && err != -ENOSPC))
+	if (size == SHM_RING_MIN)
 		return 0;
-	return err == -EFBIG ? size / 2 : SHM_RING_MIN;
+	if (err == -EFBIG)
+		return size / 2;
+	return (err == -ENOMEM || err == -ENOSPC) && space_is_left() ? SHM_RING_MIN : 0;
 }
 
 int shm_rings_create(struct shm_ep *ep, uint32_t size, int *fd_out)

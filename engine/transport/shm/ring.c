@@ -9,11 +9,11 @@
  * are different.  The bytes stay until they are acknowledged, so a broken connection can send them
  * again.
  *
- * A ring of the usual size takes the largest message as one record.  But while traffic is light,
- * the sender wraps early and uses only the first part of the ring, which stays in the cache.  It
- * does not do so for messages of which one or two would fill that part.  The part that is skipped
- * is not free until the receiver has passed it, and the rest would not hold a second message to be
- * written at the same time.
+ * A ring of 2 MiB or more takes each message as one record.  But while traffic is light, the sender
+ * wraps early and uses only the first part of the ring, which stays in the cache.  It does not do
+ * so for messages of which one or two would fill that part.  The part that is skipped is not free
+ * until the receiver has passed it, and the rest would not hold a second message to be written at
+ * the same time.
  *
  * Smaller rings: fragment.c.
  *
@@ -37,13 +37,17 @@ static inline uint64_t rec_bytes(size_t payload)
 	return (sizeof(struct shm_rec) + payload + SHM_LINE - 1) & ~(uint64_t)(SHM_LINE - 1);
 }
 
+/* Rings of that size take each message as one record. */
+#define WHOLE_FROM (2 * RDS_MAX_MSG)
+
 /*
- * Such a record could wait for ever: half of the ring may stay taken by messages that nobody reads
- * (ring_is_pressed()), and up to an eighth is not told to the sender when it gets free.
+ * In a small ring such a record could wait for ever: half of the ring may stay taken by messages
+ * that nobody reads (ring_is_pressed()), and up to an eighth is not told to the sender when it gets
+ * free.
  */
 static inline bool rec_is_long(const struct shm_ep *ep, uint64_t bytes)
 {
-	return bytes > ep->size / 4 + sizeof(struct shm_rec);
+	return ep->size < WHOLE_FROM && bytes > ep->size / 4;
 }
 
 /* ---- send side (conn->tx) ---- */
@@ -78,7 +82,7 @@ static void ring_pad(struct shm_ep *ep, uint64_t bytes)
 }
 
 /* Makes room for a record in one piece at the tail.  Wraps where that helps. */
-static bool ring_make_room(struct shm_ep *ep, uint64_t need)
+static inline __attribute__((always_inline)) bool ring_make_room(struct shm_ep *ep, uint64_t need)
 {
 	uint64_t off = ep->tail & (ep->size - 1), rest = ep->size - off;
 

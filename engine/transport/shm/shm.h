@@ -29,6 +29,7 @@
 #include "engine/transport/shm/layout.h"
 
 #define SHM_HOT 4
+#define SHM_SPACE_LEFT (2 * RDS_MAX_MSG)
 /* Of all memory that two processes share: what is mapped can never be taken away. */
 #define SHM_SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW)
 
