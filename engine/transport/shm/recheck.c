@@ -37,6 +37,7 @@ void shm_recheck_later(struct shm_ep *ep)
 void shm_recheck_memory(struct shm_ep *ep)
 {
 	atomic_store(&ep->starved, true);
+	rds_fence(); /* if `recheck` is still set, recheck_ask() has yet to look at `starved` */
 	shm_recheck_later(ep);
 }
 
