@@ -322,4 +322,5 @@ void rds_rdma_fork_child(void)
 	os_fork_zero(table, sizeof(table));
 	last_rkey = 0;
 	rds_mr_device_forget();
+	rds_ops_forget();
 }

@@ -9,7 +9,7 @@
  *
  * This file must not know how pieces travel, nor control messages.
  */
-#include "engine/rdma/rdma.h"
+#include "engine/rdma/op_device.h"
 
 #include <stdlib.h>
 
@@ -17,8 +17,10 @@
 #include "engine/abi/user_copy.h"
 
 #define SETTLE_SPIN_NS 200000u
+#define LEFT_MAX ((uint64_t)64 << 20)
 
 static _Atomic uint64_t last_id;
+static uint64_t left_bytes; /* rx: of writes that closed sockets have left */
 
 struct rds_op *rds_op_new(struct rds_sock *sk, enum rds_wire_op_kind kind, unsigned nlocal)
 {
@@ -44,6 +46,8 @@ void rds_op_put(struct rds_op *op)
 	rds_foreign_memory_put(op->memory);
 	if (op->copy)
 		atomic_fetch_sub(&sk->copied, op->total);
+	if (op->left)
+		left_bytes -= op->total;
 	free(op->copy);
 	free(op);
 	rds_sock_put(sk);
@@ -508,6 +512,33 @@ void rds_ops_handoff(struct rds_sock *sk)
 	rx_unlock();
 }
 
+/*
+ * A write whose bytes are a copy needs nothing of the program.  It goes on, as messages of closed
+ * sockets do, up to a limit for all of them.
+ */
+static bool op_may_be_left(const struct rds_op *op)
+{
+	return op->copy && !op->has_id && !op->with_message && left_bytes + op->total <= LEFT_MAX;
+}
+
+static void ops_leave(struct rds_conn *conn, const struct rds_sock *sk)
+{
+	struct rds_op *op, *next;
+
+	for (op = rds_ops_first(conn); op; op = next) {
+		next = op->next;
+		if (op->sk != sk)
+			continue;
+		if (!op_may_be_left(op)) {
+			op_complete(op, RDS_RDMA_CANCELED);
+			continue;
+		}
+		op->left = true;
+		left_bytes += op->total;
+	}
+	ops_complete_in_order(conn);
+}
+
 void rds_ops_close(struct rds_sock *sk)
 {
 	struct rds_conn *conn;
@@ -515,6 +546,11 @@ void rds_ops_close(struct rds_sock *sk)
 	if (!sk->had_ops)
 		return;
 	for (conn = rds_conn_list; conn; conn = conn->next) /* control is held, as well */
-		ops_end_of_sock(conn, sk, RDS_RDMA_CANCELED);
+		ops_leave(conn, sk);
 	rds_notify_drop(sk);
+}
+
+void rds_ops_forget(void)
+{
+	left_bytes = 0;
 }

@@ -46,6 +46,7 @@ struct rds_queue_item *rds_op_control_piece_new(const struct rds_wire_op_hdr *h)
 void rds_mr_deregister(struct rds_mr *mr);
 void rds_mr_adverts_drop(struct rds_conn *conn); /* the endpoint has ended; rx held */
 void rds_mr_device_forget(void);		 /* in a forked child */
+void rds_ops_forget(void);			 /* the same */
 
 /* op_serve.c: what an atomic operation makes of a word that was `old`. */
 uint64_t rds_atomic_value(const struct rds_atomic_request *req, uint64_t old);

@@ -49,6 +49,7 @@ struct rds_op {
 	bool started, over, done;
 	bool by_device; /* a device carries it out */
 	bool alone;	/* no message follows it */
+	bool left;	/* its socket is closed, and it goes on (op.c) */
 	bool fence;	/* its message waits until this read is over, as the program asked for */
 	bool reading;	/* counted in the connection's `reading`: the peer is to answer with data */
 	/* the peer may take its bytes from our memory (counted in its offered_bytes) */

@@ -54,6 +54,12 @@ static bool is(const char *what, const char *name)
 	return strcmp(what, name) == 0;
 }
 
+/* The owner waits for all writes of the first writer, and the second one begins after that. */
+static bool all_come(const char *what)
+{
+	return is(what, "exit") || is(what, "closes");
+}
+
 /* A short one needs nothing of the writer once it is sent. */
 static size_t length(const char *what, unsigned i)
 {
@@ -68,7 +74,7 @@ static void forbid(void)
 }
 
 /*
- * Receives messages up to the one that says "last" (closes: up to the last one itself).  Each names
+ * Receives messages up to the one that says "last" (exit, closes: up to the last one itself).  Each names
  * its write, which must have been made.  Returns how many came.
  *
  * "last" is the second writer's, which begins when the first has ended.  On a socket that another
@@ -81,7 +87,7 @@ static unsigned receive(struct box *b, const unsigned char *region, const char *
 	unsigned char *want = malloc(LEN);
 	unsigned n = 0;
 
-	while (!is(what, "closes") || n < WRITES) {
+	while (!all_come(what) || n < WRITES) {
 		struct letter l = box_letter(b);
 		unsigned i = *(unsigned *)(void *)l.body;
 
@@ -116,7 +122,7 @@ static void owner(const char *what)
 	}
 	tell(to_parent, receive(b, region, what, 0));
 	/* from the second one, which does as any other does */
-	tell(to_parent, receive(b, region, "exit", PORT + 2));
+	tell(to_parent, receive(b, region, "second", PORT + 2));
 }
 
 /* ---- writers ---- */
@@ -281,7 +287,7 @@ static void story(const char *what, pid_t mine)
 		tell(to_writer, 0);
 		had = hear(to_parent);
 	}
-	if (gone)
+	if (gone || is(what, "exit"))
 		came = (unsigned)hear(to_parent);
 	/* the writer says 0 when it has closed, the owner how many have come: in any order */
 	if (is(what, "closes"))
@@ -290,8 +296,8 @@ static void story(const char *what, pid_t mine)
 		ended(one, 0, "the first writer");
 	one = fork();
 	if (!one)
-		second(cookie, gone || is(what, "closes"));
-	if (!gone && !is(what, "closes"))
+		second(cookie, gone || all_come(what));
+	if (!gone && !all_come(what))
 		came = (unsigned)hear(to_parent);
 	if (!killed && !back)
 		expect(came, WRITES - !had, "writes of the first writer that came");
