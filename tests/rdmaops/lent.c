@@ -74,8 +74,8 @@ static void forbid(void)
 }
 
 /*
- * Receives messages up to the one that says "last" (exit, closes: up to the last one itself).  Each names
- * its write, which must have been made.  Returns how many came.
+ * Receives messages up to the one that says "last" (exit, closes: up to the last one itself).  Each
+ * names its write, which must have been made.  Returns how many came.
  *
  * "last" is the second writer's, which begins when the first has ended.  On a socket that another
  * process owns, what is under way goes on for a moment after that, in no particular order with the
