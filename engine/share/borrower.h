@@ -26,6 +26,8 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
+#include "engine/sys/os.h"
+
 #define RDS_BORROWER_TAKE_OVER 516 /* no errno */
 #define RDS_BORROWER_NO_TIMEOUT UINT64_MAX
 
@@ -42,13 +44,38 @@ int rds_borrower_take_error(int fd);
 void rds_borrower_set_error(int fd, int err);
 
 /*
+ * How a call waits for owners that do not answer.  Several sockets may share one wait, and so one
+ * limit.
+ *
+ * Towards signals a call of the program is one sleep, though it consists of many.  So from its first
+ * wait on it holds signals back, and none is taken unnoticed.  The wait is over early if there is
+ * one that ends the call.
+ */
+struct rds_borrower_wait {
+	uint64_t since; /* when it began, 0: not yet */
+	/*
+	 * The caller is about to sleep in poll, select or epoll.  There every handler ends a call,
+	 * and the kernel sees to it if the sleep has rds_borrower_wait_mask() as its mask.
+	 */
+	bool before_sleep;
+	const sigset_t *mask; /* the program's for that sleep, or NULL: the thread's */
+	bool held, interrupted;
+	struct os_signals signals;
+};
+/* The mask for the sleep, or NULL: the thread's own.  room: may be used for it. */
+const sigset_t *rds_borrower_wait_mask(const struct rds_borrower_wait *w, sigset_t *room);
+/* At the end of the program's call: signals are held back no longer. */
+void rds_borrower_wait_end(struct rds_borrower_wait *w);
+/* The same for a call that was left in its sleep: by cancellation, or by a jump out of a handler. */
+void rds_borrower_wait_left(struct rds_borrower_wait *w);
+
+/*
  * From now on the owner keeps the readiness of the stand-in current; edge: it shows every arrival
  * anew.  0 or -errno.  -EAGAIN: the owner does not answer now, and does this as soon as it goes on.
- * *since: when the caller began to wait, 0: not yet.  Several sockets share one limit in this way.
- * The caller is about to sleep: -EINTR is as -EAGAIN, and a signal handler has run meanwhile.
- * NULL: this socket has a limit of its own.
+ * -EINTR is as -EAGAIN, and there is a signal for the sleep of w.
+ * NULL: this socket has a limit of its own, and no sleep comes.
  */
-int rds_borrower_watch(int fd, bool edge, uint64_t *since);
+int rds_borrower_watch(int fd, bool edge, struct rds_borrower_wait *w);
 
 /*
  * A socket of another process has just come to this one (exec, SCM_RIGHTS).  Asks its owner for the

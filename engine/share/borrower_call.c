@@ -329,9 +329,9 @@ void rds_borrower_set_error(int fd, int err)
 	borrower_call_end(&c);
 }
 
-int rds_borrower_watch(int fd, bool edge, uint64_t *since)
+int rds_borrower_watch(int fd, bool edge, struct rds_borrower_wait *w)
 {
-	struct borrower_call c = {.q = {.op = RDS_SHARE_WATCH, .opt = edge}, .since = since};
+	struct borrower_call c = {.q = {.op = RDS_SHARE_WATCH, .opt = edge}, .wait = w};
 	int64_t rc;
 
 	if (!edge && borrower_is_attached(fd))

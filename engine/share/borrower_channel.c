@@ -261,7 +261,9 @@ static int channel_next_packet(int fd, struct borrower_channel *s, struct borrow
 	c->busy = s;
 	c->offered = -1;
 	for (;;) {
-		if (borrower_call_ends(c) && (kind = borrower_wait(fd, c, &p, true)))
+		if (!borrower_call_ends(c))
+			borrower_release_signals(c); /* this may take as long as the owner likes */
+		else if ((kind = borrower_wait(fd, c, &p, true)))
 			return kind;
 		n = os_pass_recv(atomic_load(&s->fd), s->packet, BORROWER_PACKET, fds, &nfds, &lost, 0);
 		if (n == -EINTR)
@@ -305,7 +307,7 @@ static int channel_sleep_until_ready(struct borrower_channel *s, struct borrower
 	ssize_t n = borrower_sleep(s, c, &ready);
 
 	c->asleep = n < 0;
-	c->began = 0; /* the wait for the reply begins now, however long the call slept */
+	borrower_call_wait(c)->since = 0; /* the wait for the reply begins now, however long the call slept */
 	if (n > 0 && ready.kind != RDS_SHARE_RETRY)
 		return 0;
 	if (n >= 0)
@@ -403,7 +405,7 @@ static int64_t call_stop_waiting(struct borrower_call *c, bool greeted)
 	return c->late;
 }
 
-int64_t borrower_call(int fd, struct borrower_call *c)
+static int64_t call_make(int fd, struct borrower_call *c)
 {
 	struct stat st;
 	int tries, err = os_fstat(fd, &st);
@@ -439,6 +441,15 @@ int64_t borrower_call(int fd, struct borrower_call *c)
 			break;
 	}
 	return call_map_refusal(err);
+}
+
+int64_t borrower_call(int fd, struct borrower_call *c)
+{
+	int64_t rc = call_make(fd, c);
+
+	borrower_release_signals(c);
+	/* A sleep in this process would not know of it.  The next call takes over. */
+	return rc == -RDS_BORROWER_TAKE_OVER && borrower_call_wait(c)->interrupted ? -EINTR : rc;
 }
 
 bool rds_borrower_owner_gone(int fd)

@@ -44,10 +44,10 @@ struct borrower_call {
 	const void *name, *control;
 	const struct iovec *data; /* readable */
 	unsigned n_data;
-	/* When the caller began to wait, 0: not yet.  NULL: the call has its own limit (began). */
-	uint64_t *since;
+	struct rds_borrower_wait *wait; /* that of another call, or NULL: own */
 	/* while it waits */
-	uint64_t inode, began;
+	struct rds_borrower_wait own;
+	uint64_t inode;
 	/* The channel where the call waits.  A thread that leaves its sleep closes this ... */
 	struct borrower_channel *busy;
 	/* ... and the channel's other end; -1: the owner has that */
@@ -140,6 +140,9 @@ int borrower_pause(int fd, struct borrower_call *c, uint64_t *refused);
  * c->late says why.  A cancellation point.
  */
 ssize_t borrower_sleep(struct borrower_channel *s, struct borrower_call *c, struct rds_share_reply *ready);
+struct rds_borrower_wait *borrower_call_wait(struct borrower_call *c);
+/* Before a sleep without looks: a call that may sleep holds signals back no longer. */
+void borrower_release_signals(struct borrower_call *c);
 bool borrower_call_ends(const struct borrower_call *c); /* it may end with -BORROWER_LATE */
 /* The owner may make the call later, when no thread waits for it any more. */
 bool borrower_call_lasts(const struct borrower_call *c);

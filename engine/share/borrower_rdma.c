@@ -29,7 +29,7 @@ int borrower_memory_grant(int fd, struct borrower_channel *s, struct borrower_ca
 {
 	struct borrower_call ask = {.q = {.op = RDS_SHARE_MEMORY, .may_wait = c->q.may_wait},
 				    .inode = c->inode,
-				    .since = c->since ? c->since : &c->began};
+				    .wait = borrower_call_wait(c)};
 	struct rds_grant_address door;
 	int err;
 

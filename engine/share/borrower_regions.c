@@ -264,7 +264,7 @@ static int region_free_again(int fd, struct borrower_channel *s, struct borrower
 				    .data = &iov,
 				    .n_data = 1,
 				    .inode = c->inode,
-				    .since = c->since ? c->since : &c->began};
+				    .wait = borrower_call_wait(c)};
 	int err = borrower_channel_ask(fd, s, &ask);
 
 	c->late = ask.late;
@@ -281,7 +281,7 @@ static int regions_send_some(int fd, struct borrower_channel *s, struct borrower
 		.data = &iov,
 		.n_data = 1,
 		.inode = c->inode,
-		.since = c->since ? c->since : &c->began};
+		.wait = borrower_call_wait(c)};
 	int err = borrower_memory_grant(fd, s, c);
 	unsigned i;
 

@@ -124,53 +124,102 @@ static int call_check_patience(int fd, struct borrower_call *c, bool greeted, ui
 	return !greeted && owner == UNKNOWN && waited >= rds_patience_ms(RDS_PATIENCE_OWNER_NONE) ? -ENOTCONN : 0;
 }
 
-struct look {
-	struct borrower_call *c;
-	struct os_signals held;
-};
+/* ---- signals ---- */
+
+struct rds_borrower_wait *borrower_call_wait(struct borrower_call *c)
+{
+	return c->wait ? c->wait : &c->own;
+}
+
+static bool call_heeds_signals(struct borrower_call *c)
+{
+	return borrower_call_wait(c)->before_sleep || (call_is_message(c) && c->q.may_wait && !c->cancelled);
+}
+
+static void wait_hold_signals(struct rds_borrower_wait *w)
+{
+	if (!w->held)
+		os_signals_hold(&w->signals);
+	w->held = true;
+}
+
+/*
+ * After a look.  Is there a signal that ends the call?  It stays there: for the sleep in poll, select
+ * or epoll, or for the end of the call.  Those after which a receive or send goes on are let through.
+ */
+static bool wait_has_signal(struct rds_borrower_wait *w)
+{
+	struct os_signals in_sleep = w->signals;
+
+	if (w->before_sleep) {
+		if (w->mask)
+			memcpy(&in_sleep.old, w->mask, sizeof(in_sleep.old));
+		return os_signals_pending(&in_sleep);
+	}
+	w->interrupted |= os_signals_pass(&w->signals) != 0;
+	return w->interrupted;
+}
+
+void borrower_release_signals(struct borrower_call *c)
+{
+	struct rds_borrower_wait *w = borrower_call_wait(c);
+
+	if (w->before_sleep || !w->held)
+		return;
+	w->held = false;
+	w->interrupted |= os_signals_release(&w->signals) != 0;
+}
+
+const sigset_t *rds_borrower_wait_mask(const struct rds_borrower_wait *w, sigset_t *room)
+{
+	if (w->mask || !w->held)
+		return w->mask;
+	memset(room, 0, sizeof(*room));
+	memcpy(room, &w->signals.old, sizeof(w->signals.old));
+	return room;
+}
+
+void rds_borrower_wait_end(struct rds_borrower_wait *w)
+{
+	if (w->held)
+		os_signals_release(&w->signals);
+	w->held = false;
+}
+
+void rds_borrower_wait_left(struct rds_borrower_wait *w)
+{
+	if (w->held)
+		os_signals_left(&w->signals);
+	w->held = false;
+}
+
+/* ---- looks ---- */
 
 static void look_clean_up(void *arg)
 {
-	struct look *l = arg;
+	struct borrower_call *c = arg;
 
-	if (l->c->offered >= 0)
-		os_close(l->c->offered);
-	borrower_channel_drop(l->c->busy);
-	os_signals_release(&l->held);
+	if (c->offered >= 0)
+		os_close(c->offered);
+	borrower_channel_drop(c->busy);
+	rds_borrower_wait_end(borrower_call_wait(c));
 }
 
 /*
  * A cancellation point, for calls that are one in the kernel.  -1 at once if a signal handler waits
  * for the end of the call.
  */
-static int look_poll_cancellable(struct look *l, struct pollfd *p, int ms)
+static int look_poll_cancellable(struct borrower_call *c, struct pollfd *p, int ms)
 {
 	const struct timespec ts = {ms / 1000, ms % 1000 * 1000000L};
 	volatile int n;
 
-	if (l->c->q.op == RDS_SHARE_MEMORY)
+	if (!call_is_message(c) || c->q.op == RDS_SHARE_MEMORY)
 		return os_poll(p, 1, ms);
-	rds_cleanup_push(look_clean_up, l);
+	rds_cleanup_push(look_clean_up, c);
 	n = rds_os_sleep.ppoll(p, 1, &ts, NULL);
 	rds_cleanup_pop(0);
 	return n;
-}
-
-/*
- * A thread that is about to sleep in poll, select or epoll.  Every handler ends that, whatever its
- * flags say.
- */
-static int look_poll_before_sleep(struct borrower_call *c, struct pollfd *p, int ms)
-{
-	struct os_signals held;
-	int n;
-
-	os_signals_hold(&held);
-	n = os_poll(p, 1, ms);
-	if (os_signals_release_any(&held) == 0 || n > 0)
-		return n;
-	c->late = -EINTR;
-	return -BORROWER_LATE;
 }
 
 /*
@@ -180,20 +229,17 @@ static int look_poll_before_sleep(struct borrower_call *c, struct pollfd *p, int
  */
 static int look_poll(struct borrower_call *c, struct pollfd *p, int ms)
 {
-	struct look l = {.c = c};
 	bool cut;
 	int n;
 
-	if (c->since)
-		return look_poll_before_sleep(c, p, ms);
-	if (!call_is_message(c) || !c->q.may_wait || c->cancelled)
+	if (!call_heeds_signals(c))
 		return os_poll(p, 1, ms);
-	os_signals_hold(&l.held);
-	n = look_poll_cancellable(&l, p, ms);
+	wait_hold_signals(borrower_call_wait(c));
+	n = look_poll_cancellable(c, p, ms);
 	cut = n < 0 && rds_os_sleep.cut && rds_os_sleep.cut();
 	if (cut)
 		n = os_poll(p, 1, ms);
-	if ((os_signals_release(&l.held) == 0 && !cut) || n > 0)
+	if (n > 0 || (!wait_has_signal(borrower_call_wait(c)) && !cut))
 		return n;
 	c->late = -EINTR;
 	return -BORROWER_LATE;
@@ -201,7 +247,8 @@ static int look_poll(struct borrower_call *c, struct pollfd *p, int ms)
 
 int borrower_wait(int fd, struct borrower_call *c, struct pollfd *p, bool greeted)
 {
-	uint64_t *since = c->since ? c->since : &c->began, waited;
+	bool before_sleep = borrower_call_wait(c)->before_sleep;
+	uint64_t *since = &borrower_call_wait(c)->since, waited;
 	int n, err, look = BORROWER_LOOK_MS;
 
 	if (!*since)
@@ -209,7 +256,7 @@ int borrower_wait(int fd, struct borrower_call *c, struct pollfd *p, bool greete
 	waited = os_now_ns() - *since;
 	n = look_poll(c, p, waited < BORROWER_LOOK_MS * MS_NS ? BORROWER_LOOK_MS - (int)(waited / MS_NS) : 0);
 	/* Also after a signal: with signals in a row, no call would take the socket over. */
-	if (n <= 0 && !greeted && c->since && rds_handoff_is_pending(fd))
+	if (n <= 0 && !greeted && before_sleep && rds_handoff_is_pending(fd))
 		return -RDS_BORROWER_TAKE_OVER;
 	if (n == -BORROWER_LATE)
 		return n;
@@ -259,7 +306,7 @@ bool borrower_await_hello(int fd, uint64_t inode, struct pollfd *p)
  */
 int borrower_pause(int fd, struct borrower_call *c, uint64_t *refused)
 {
-	uint64_t *since = c->since ? c->since : &c->began, now = os_now_ns(), waited;
+	uint64_t *since = &borrower_call_wait(c)->since, now = os_now_ns(), waited;
 	struct pollfd nothing = {.fd = -1};
 	int err;
 
@@ -355,6 +402,11 @@ ssize_t borrower_sleep(struct borrower_channel *s, struct borrower_call *c, stru
 	volatile ssize_t n;
 	uint64_t grace = rds_patience_ns(RDS_PATIENCE_OWNER_UNKNOWN);
 
+	borrower_release_signals(c);
+	if (borrower_call_wait(c)->interrupted) {
+		c->late = -EINTR;
+		return -1;
+	}
 	c->late = c->a.result > 0 ? channel_sleep_timed(s, os_now_ns() + (uint64_t)c->a.result + grace) : 0;
 	if (c->late)
 		return -1;

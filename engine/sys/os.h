@@ -179,7 +179,17 @@ void os_signals_hold(struct os_signals *s);
 int os_signals_release(const struct os_signals *s);
 /* ... -EINTR if a handler has run at all, whether or not calls are restarted after it. */
 int os_signals_release_any(const struct os_signals *s);
+/*
+ * A sleep in which signals were let through was left, by cancellation or by a jump out of a handler.
+ * If they are held back still, lets them through.
+ */
+void os_signals_left(const struct os_signals *s);
 bool os_signals_pending(const struct os_signals *s); /* a signal is pending that is held back */
+/*
+ * Lets signals through, if there are any, and holds them back again.  -EINTR: there is one after
+ * which a call is not restarted, and none was let through.
+ */
+int os_signals_pass(struct os_signals *s);
 /* A descriptor that is readable when a signal is pending that is held back; or -errno. */
 int os_signals_fd(const struct os_signals *s);
 pid_t os_getpid(void);

@@ -67,15 +67,33 @@ bool os_signals_pending(const struct os_signals *s)
 	return signals_held_back(s);
 }
 
-static int signals_release(const struct os_signals *s, bool any)
+static int signals_check(uint64_t pending, bool any)
 {
-	uint64_t pending = signals_held_back(s);
-	int sig, err = 0;
+	int sig;
 
 	for (sig = 1; pending && sig <= NSIGNALS; sig++)
 		if ((pending & SIGNAL_BIT(sig)) && signal_interrupts(sig, any))
-			err = -EINTR;
+			return -EINTR;
+	return 0;
+}
+
+static int signals_release(const struct os_signals *s, bool any)
+{
+	int err = signals_check(signals_held_back(s), any);
+
 	sigmask_set(s->old);
+	return err;
+}
+
+int os_signals_pass(struct os_signals *s)
+{
+	uint64_t pending = signals_held_back(s);
+	int err = signals_check(pending, false);
+
+	if (pending && !err) {
+		sigmask_set(s->old);
+		os_signals_hold(s);
+	}
 	return err;
 }
 
@@ -87,6 +105,15 @@ int os_signals_release(const struct os_signals *s)
 int os_signals_release_any(const struct os_signals *s)
 {
 	return signals_release(s, true);
+}
+
+void os_signals_left(const struct os_signals *s)
+{
+	const uint64_t never = SIGNAL_BIT(SIGKILL) | SIGNAL_BIT(SIGSTOP);
+
+	/* A handler's mask is another one. */
+	if ((sigmask_change(SIG_BLOCK, 0) | never) == (~NOT_HELD | s->old | never))
+		sigmask_set(s->old);
 }
 
 int os_signals_fd(const struct os_signals *s)

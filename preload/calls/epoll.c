@@ -63,10 +63,11 @@ int epoll_ctl(int ep, int op, int fd, struct epoll_event *event)
 struct epoll_call {
 	int ep, n;
 	struct epoll_event *events;
-	const sigset_t *mask;
+	struct rds_borrower_wait owners; /* it has the call's signal mask, too */
 	struct rds_wait *wait;
 	/* State of the sleep (pollset.h tells why it is not in the frame). */
 	struct timespec left;
+	sigset_t mask;
 	struct pollfd few[FEW + 2];
 	struct pollfd *many; /* on the heap, while the thread sleeps for more than FEW */
 	unsigned round;
@@ -74,21 +75,32 @@ struct epoll_call {
 	uint64_t since; /* when the last search was over */
 };
 
-static int epoll_harvest(const struct epoll_call *c, const sigset_t *mask)
+static int epoll_harvest(const struct epoll_call *c)
 {
-	int rc = libc_real.epoll_pwait(c->ep, c->events, c->n, 0, reentry_sleep_is_cut() ? NULL : mask);
+	int rc = libc_real.epoll_wait(c->ep, c->events, c->n, 0);
+
+	return rc < 0 ? -errno : rc;
+}
+
+/* With the program's mask, as a sleep that times out at once. */
+static int epoll_look_once(const struct epoll_call *c)
+{
+	int rc = libc_real.epoll_pwait(c->ep, c->events, c->n, 0, reentry_sleep_is_cut() ? NULL : c->owners.mask);
+
+	return rc < 0 ? -errno : rc;
+}
+
+static int epoll_sleep_in(struct epoll_call *c, struct pollfd *p, unsigned n, const struct timespec *left)
+{
+	int rc = reentry_sleep_ppoll(p, n, left, rds_borrower_wait_mask(&c->owners, &c->mask));
 
 	return rc < 0 ? -errno : rc;
 }
 
 static int epoll_find_owners(struct epoll_call *c, const struct deadline *d)
 {
-	int err = rds_fds_find_all_owners();
-
+	c->late = rds_fds_find_all_owners(&c->owners);
 	c->since = os_now_ns();
-	c->late = err == -EAGAIN;
-	if (err == -EINTR)
-		return err;
 	return !c->late || !deadline_expired(d);
 }
 
@@ -102,9 +114,9 @@ static int epoll_sleep_late(struct epoll_call *c, int wake, const struct deadlin
 
 	c->few[0] = (struct pollfd){.fd = c->ep, .events = POLLIN};
 	c->few[1] = (struct pollfd){.fd = wake, .events = POLLIN};
-	rc = reentry_sleep_ppoll(c->few, 2, deadline_left_late(d, &c->left), c->mask);
+	rc = epoll_sleep_in(c, c->few, 2, deadline_left_late(d, &c->left));
 	if (rc < 0)
-		return -errno;
+		return rc;
 	/* a wake-up for other sockets does not put off the next search */
 	if (rc && (c->few[0].revents || !late_look_is_due(c->since)))
 		return 1;
@@ -135,8 +147,8 @@ static int epoll_sleep(struct epoll_call *c, int wake, const struct deadline *d)
 		n = room;
 	p[0] = (struct pollfd){.fd = c->ep, .events = POLLIN};
 	p[1] = (struct pollfd){.fd = wake, .events = POLLIN};
-	rc = reentry_sleep_ppoll(p, n + 2, deadline_left(d, &c->left), c->mask);
-	rc = rc < 0 ? -errno : rc > 0;
+	rc = epoll_sleep_in(c, p, n + 2, deadline_left(d, &c->left));
+	rc = rc < 0 ? rc : rc > 0;
 	for (i = 2; rc > 0 && i < n + 2 && !p[i].revents; i++)
 		;
 	hung_up = rc > 0 && i < n + 2;
@@ -163,7 +175,7 @@ static int epoll_wait_borrowed(struct epoll_call *c, const struct deadline *d)
 		if (rc < 0)
 			return rc;
 		timed_out = rc == 0;
-		rc = epoll_harvest(c, NULL);
+		rc = epoll_harvest(c);
 		if (rc || timed_out)
 			return rc;
 	}
@@ -174,14 +186,15 @@ static int epoll_wait_loop(struct epoll_call *c, const struct deadline *d)
 	int rc;
 
 	for (;;) {
-		while (deadline_spin(d, c->wait, &c->round)) {
-			rc = rds_progress_round() ? epoll_harvest(c, NULL) : 0;
+		/* Signals that are held back for the search would not end a spin. */
+		while (likely(!c->owners.held) && deadline_spin(d, c->wait, &c->round)) {
+			rc = rds_progress_round() ? epoll_harvest(c) : 0;
 			if (rc)
 				return rc;
 		}
 		if (!rds_wait_arm(c->wait)) {
 			rds_progress_round();
-			rc = epoll_harvest(c, NULL);
+			rc = epoll_harvest(c);
 			if (rc || (deadline_left(d, &c->left) && !c->left.tv_sec && !c->left.tv_nsec))
 				return rc;
 			continue;
@@ -193,19 +206,33 @@ static int epoll_wait_loop(struct epoll_call *c, const struct deadline *d)
 		bool timed_out = rc == 0;
 
 		rds_progress_round();
-		rc = epoll_harvest(c, NULL);
+		rc = epoll_harvest(c);
 		if (rc || timed_out)
 			return rc;
 	}
 }
 
-static void epoll_wait_cleanup(void *arg)
+static void epoll_wait_end(struct epoll_call *c)
 {
-	struct epoll_call *c = arg;
-
 	if (c->wait)
 		rds_wait_end(c->wait);
 	free(c->many);
+}
+
+static void epoll_wait_left(void *arg)
+{
+	struct epoll_call *c = arg;
+
+	epoll_wait_end(c);
+	rds_borrower_wait_left(&c->owners);
+}
+
+/* Signals that were held back are for the sleep. A call that does not sleep comes after them. */
+static void epoll_reclaim(struct epoll_call *c, const struct deadline *d)
+{
+	rds_fds_reclaim_all(&c->owners);
+	if (d->now)
+		rds_borrower_wait_end(&c->owners);
 }
 
 static int epoll_rds(struct epoll_call *c, const struct deadline *d)
@@ -214,18 +241,20 @@ static int epoll_rds(struct epoll_call *c, const struct deadline *d)
 
 	pthread_testcancel();
 	if (unlikely(atomic_load_explicit(&rds_fds_handed_off, memory_order_relaxed)))
-		rds_fds_reclaim_all();
+		epoll_reclaim(c, d);
 	if (rds_fds_is_epoll(c->ep))
 		rds_progress_round();
-	rc = epoll_harvest(c, d->now ? c->mask : NULL);
+	rc = d->now ? epoll_look_once(c) : epoll_harvest(c);
 	if (!rc && d->now && rds_fds_is_epoll(c->ep))
 		rds_progress_found_nothing();
 	if (rc || d->now)
 		return rc;
 	c->wait = rds_fds_is_epoll(c->ep) && os_process_is_started() ? rds_wait_begin(0) : NULL;
-	rds_cleanup_push(epoll_wait_cleanup, c);
+	rds_cleanup_push(epoll_wait_left, c);
 	rc = c->wait ? epoll_wait_loop(c, d) : epoll_wait_borrowed(c, d);
-	rds_cleanup_pop(1);
+	rds_cleanup_pop(0);
+	epoll_wait_end(c);
+	rds_borrower_wait_end(&c->owners);
 	return rc;
 }
 
@@ -251,9 +280,11 @@ static int epoll_inside(struct epoll_call *c, const struct deadline *d)
 
 static int epoll_ms(int ep, struct epoll_event *events, int n, int timeout, const sigset_t *mask)
 {
-	struct epoll_call c = {.ep = ep, .n = n, .events = events, .mask = mask};
+	struct epoll_call c = {.ep = ep, .n = n, .events = events, .owners = {.before_sleep = true, .mask = mask}};
 	struct deadline d;
 
+	if (mask && rds_user_readable(mask, _NSIG / 8))
+		return (int)libc_result(-EFAULT);
 	deadline_ms(&d, timeout);
 	return (int)libc_result(epoll_inside(&c, &d));
 }
@@ -274,7 +305,7 @@ int epoll_pwait(int ep, struct epoll_event *events, int n, int timeout, const si
 
 int epoll_pwait2(int ep, struct epoll_event *events, int n, const struct timespec *timeout, const sigset_t *mask)
 {
-	struct epoll_call c = {.ep = ep, .n = n, .events = events, .mask = mask};
+	struct epoll_call c = {.ep = ep, .n = n, .events = events, .owners = {.before_sleep = true, .mask = mask}};
 	struct deadline d;
 	int rc = 0;
 
@@ -283,5 +314,7 @@ int epoll_pwait2(int ep, struct epoll_event *events, int n, const struct timespe
 	if (timeout && rds_user_readable(timeout, sizeof(*timeout)))
 		rc = -EFAULT;
 	rc = rc ? rc : deadline_ts(&d, timeout);
+	if (!rc && mask && rds_user_readable(mask, _NSIG / 8))
+		rc = -EFAULT;
 	return (int)libc_result(rc ? rc : epoll_inside(&c, &d));
 }

@@ -30,17 +30,17 @@ static bool poll_has_rds(struct pollfd *fds, nfds_t n)
 	return false;
 }
 
-static int poll_once(struct pollfd *fds, nfds_t n, const struct deadline *d, const sigset_t *mask)
+static int poll_once(struct pollfd *fds, nfds_t n, const struct deadline *d, struct rds_borrower_wait *owners)
 {
 	struct pollset ps;
-	int rc = pollset_init(&ps, (unsigned)n);
+	int rc = pollset_init(&ps, (unsigned)n, owners);
 
 	if (rc)
 		return rc;
 	for (unsigned i = 0; i < n; i++)
 		if (fds[i].fd >= 0)
 			pollset_add(&ps, fds[i].fd, i, fds[i].events);
-	rc = pollset_wait(&ps, d, mask);
+	rc = pollset_wait(&ps, d);
 	for (unsigned i = 0; i < n && rc != -POLLSET_AGAIN; i++)
 		fds[i].revents = 0;
 	for (unsigned i = 0; rc > 0 && i < ps.n_kernel; i++)
@@ -53,12 +53,14 @@ static int poll_once(struct pollfd *fds, nfds_t n, const struct deadline *d, con
 
 static int poll_rds(struct pollfd *fds, nfds_t n, const struct deadline *d, const sigset_t *mask)
 {
+	struct rds_borrower_wait owners = {.before_sleep = true, .mask = mask};
 	int rc;
 
 	reentry_call_begin();
 	do
-		rc = poll_once(fds, n, d, mask);
+		rc = poll_once(fds, n, d, &owners);
 	while (unlikely(rc == -POLLSET_AGAIN));
+	rds_borrower_wait_end(&owners);
 	reentry_call_end();
 	return rc;
 }
@@ -246,16 +248,16 @@ static int sets_read_out(const struct select_sets *s, const struct pollset *ps)
 	return bits;
 }
 
-static int select_once(struct select_sets *s, const struct deadline *d, const sigset_t *mask)
+static int select_once(struct select_sets *s, const struct deadline *d, struct rds_borrower_wait *owners)
 {
 	struct pollset ps;
-	int rc = pollset_init(&ps, sets_count(s));
+	int rc = pollset_init(&ps, sets_count(s), owners);
 
 	if (rc)
 		return rc;
 	ps.by_select = true;
 	sets_fill(s, &ps);
-	rc = pollset_wait(&ps, d, mask);
+	rc = pollset_wait(&ps, d);
 	if (rc >= 0)
 		rc = sets_read_out(s, &ps);
 	pollset_end(&ps);
@@ -264,14 +266,16 @@ static int select_once(struct select_sets *s, const struct deadline *d, const si
 
 static int select_rds(struct select_sets *s, const struct deadline *d, const sigset_t *mask)
 {
+	struct rds_borrower_wait owners = {.before_sleep = true, .mask = mask};
 	int rc = sets_cut(s);
 
 	if (rc)
 		return rc;
 	reentry_call_begin();
 	do
-		rc = select_once(s, d, mask);
+		rc = select_once(s, d, &owners);
 	while (unlikely(rc == -POLLSET_AGAIN));
+	rds_borrower_wait_end(&owners);
 	reentry_call_end();
 	return rc;
 }

@@ -6,7 +6,8 @@
  *
  * The kernel's order is kept where it shows: descriptors that are ready win over a signal, and a
  * signal wins over a timeout. The caller's signal mask is in force in the sleep only. The kernel
- * sets it there, so the change is atomic.
+ * sets it there, so the change is atomic. Once an owner of a borrowed socket has been waited for,
+ * signals are held back outside of the sleep (share/borrower.h).
  */
 #include "preload/calls/pollset.h"
 
@@ -86,7 +87,7 @@ bool deadline_expired(const struct deadline *d)
 
 /* ---- the set ---- */
 
-int pollset_init(struct pollset *ps, unsigned n)
+int pollset_init(struct pollset *ps, unsigned n, struct rds_borrower_wait *owners)
 {
 	unsigned hangups = rds_standby_hangup_fds(NULL, 0);
 
@@ -94,9 +95,10 @@ int pollset_init(struct pollset *ps, unsigned n)
 		n = hangups;
 	ps->room = n < POLLSET_SMALL ? POLLSET_SMALL : n;
 	ps->n_rds = ps->n_kernel = ps->n_hangups = 0;
-	ps->by_select = ps->looked = ps->all_hangups = ps->again = ps->late = ps->interrupted = false;
+	ps->by_select = ps->looked = ps->all_hangups = ps->again = ps->late = false;
 	ps->round = 0;
-	ps->since = 0;
+	ps->owners = owners;
+	owners->since = 0;
 	ps->refused = NONE_REFUSED;
 	ps->wait = NULL;
 	ps->heap = NULL;
@@ -129,15 +131,14 @@ void pollset_add(struct pollset *ps, int fd, unsigned index, short events)
 	 * always sets.
 	 */
 	if (unlikely(sk == RDS_BORROWED)) {
-		owner = rds_fds_find_owner(fd, &ps->since);
+		owner = rds_fds_find_owner(fd, ps->owners);
 		if (owner == FDS_OWNER_SELF)
 			sk = rds_fds_ref(fd);
 		else
 			ps->hangup_fds[ps->n_hangups++] = rds_borrower_hangup_fd(fd);
 		if (owner == FDS_OWNER_UNKNOWN)
 			ps->refused = index;
-		ps->interrupted |= owner == FDS_OWNER_INTERRUPTED;
-		ps->late |= owner == FDS_OWNER_LATE || owner == FDS_OWNER_INTERRUPTED;
+		ps->late |= owner == FDS_OWNER_LATE;
 		events &= ~POLLWRBAND;
 	}
 	if (sk && sk != RDS_BORROWED) {
@@ -155,10 +156,8 @@ void pollset_add(struct pollset *ps, int fd, unsigned index, short events)
 	ps->kernel_index[ps->n_kernel++] = index;
 }
 
-void pollset_end(void *pollset)
+void pollset_end(struct pollset *ps)
 {
-	struct pollset *ps = pollset;
-
 	if (ps->wait)
 		rds_wait_end(ps->wait);
 	ps->wait = NULL;
@@ -167,6 +166,15 @@ void pollset_end(void *pollset)
 	ps->n_rds = 0;
 	free(ps->heap);
 	ps->heap = NULL;
+}
+
+/* The sleep was left. */
+static void pollset_clean_up(void *arg)
+{
+	struct pollset *ps = arg;
+
+	pollset_end(ps);
+	rds_borrower_wait_left(ps->owners);
 }
 
 /* What select() reports of the bits that poll() reports, for the sets that the entry was in. */
@@ -225,10 +233,16 @@ static int pollset_count_selected(struct pollset *ps)
 	return ready;
 }
 
-/* Looks at the foreign descriptors. Number of those that are ready, or -errno. */
-static int pollset_look_kernel(struct pollset *ps, const struct timespec *timeout, const sigset_t *mask)
+/*
+ * Looks at the foreign descriptors. Number of those that are ready, or -errno. With a mask, handlers
+ * run as in a sleep: outside of the call.
+ */
+static int pollset_look_kernel(struct pollset *ps, const sigset_t *mask)
 {
-	int rc = libc_real.ppoll(ps->kernel, ps->n_kernel, timeout, reentry_sleep_is_cut() ? NULL : mask);
+	static const struct timespec zero;
+	bool plain = !mask || reentry_sleep_is_cut();
+	int rc = plain ? libc_real.ppoll(ps->kernel, ps->n_kernel, &zero, NULL)
+		       : reentry_sleep_ppoll(ps->kernel, ps->n_kernel, &zero, mask);
 
 	if (rc < 0)
 		return -errno;
@@ -254,9 +268,9 @@ static unsigned pollset_add_hangups(struct pollset *ps)
  * Sleeps on the foreign descriptors, the hang-up pipes, and `extra` (the wake-up descriptor) if it is
  * not negative.
  */
-static int pollset_sleep_until(struct pollset *ps, unsigned hangups, int extra, const struct timespec *left,
-			       const sigset_t *mask)
+static int pollset_sleep_until(struct pollset *ps, unsigned hangups, int extra, const struct timespec *left)
 {
+	const sigset_t *mask = rds_borrower_wait_mask(ps->owners, &ps->mask);
 	unsigned n = ps->n_kernel + hangups, i, hung_up = 0;
 
 	if (extra >= 0)
@@ -281,9 +295,9 @@ static int pollset_sleep_until(struct pollset *ps, unsigned hangups, int extra, 
  * out. The owner is looked for again in any case, also if wake-ups for other sockets cut each sleep
  * short.
  */
-static int pollset_sleep_late(struct pollset *ps, int extra, const struct deadline *d, const sigset_t *mask)
+static int pollset_sleep_late(struct pollset *ps, int extra, const struct deadline *d)
 {
-	int rc = pollset_sleep_until(ps, 0, extra, deadline_left_late(d, &ps->left), mask);
+	int rc = pollset_sleep_until(ps, 0, extra, deadline_left_late(d, &ps->left));
 
 	if (rc || deadline_expired(d))
 		return rc;
@@ -291,19 +305,17 @@ static int pollset_sleep_late(struct pollset *ps, int extra, const struct deadli
 }
 
 /* Sleeps until the deadline, or until the set has to be filled in anew. */
-static int pollset_sleep(struct pollset *ps, int extra, const struct deadline *d, const sigset_t *mask)
+static int pollset_sleep(struct pollset *ps, int extra, const struct deadline *d)
 {
-	int rc, err;
+	int rc;
 
 	if (unlikely(ps->late))
-		return pollset_sleep_late(ps, extra, d, mask);
-	rc = pollset_sleep_until(ps, pollset_add_hangups(ps), extra, deadline_left(d, &ps->left), mask);
-	if (likely(rc != -POLLSET_AGAIN) || !ps->all_hangups)
+		return pollset_sleep_late(ps, extra, d);
+	rc = pollset_sleep_until(ps, pollset_add_hangups(ps), extra, deadline_left(d, &ps->left));
+	if (likely(rc != -POLLSET_AGAIN) || !ps->all_hangups || !rds_fds_find_all_owners(ps->owners))
 		return rc;
-	err = rds_fds_find_all_owners();
-	if (err == -EAGAIN)
-		return pollset_sleep_late(ps, extra, d, mask);
-	return err ? err : rc;
+	ps->since = os_now_ns();
+	return pollset_sleep_late(ps, extra, d);
 }
 
 /*
@@ -312,11 +324,10 @@ static int pollset_sleep(struct pollset *ps, int extra, const struct deadline *d
  */
 static int pollset_look_once(struct pollset *ps, int ready, const sigset_t *mask)
 {
-	static const struct timespec zero;
 	int rc = 0;
 
 	if (ps->n_kernel || (mask && !ready))
-		rc = pollset_look_kernel(ps, &zero, ready ? NULL : mask);
+		rc = pollset_look_kernel(ps, ready ? NULL : mask);
 	return rc < 0 && ready ? ready : rc < 0 ? rc : rc + ready;
 }
 
@@ -345,22 +356,23 @@ bool deadline_spin(const struct deadline *d, struct rds_wait *w, unsigned *round
 }
 
 /* One sleep.  Number of foreign descriptors that are ready, or -errno. */
-static int pollset_sleep_once(struct pollset *ps, const struct deadline *d, const sigset_t *mask)
+static int pollset_sleep_once(struct pollset *ps, const struct deadline *d)
 {
-	int rc = rds_wait_interrupted(ps->wait) ? -EINTR : pollset_sleep(ps, rds_wait_fd(ps->wait), d, mask);
+	int rc = rds_wait_interrupted(ps->wait) ? -EINTR : pollset_sleep(ps, rds_wait_fd(ps->wait), d);
 
 	rds_wait_disarm(ps->wait);
 	return rc;
 }
 
-static int pollset_wait_loop(struct pollset *ps, const struct deadline *d, const sigset_t *mask)
+static int pollset_wait_loop(struct pollset *ps, const struct deadline *d)
 {
 	for (;;) {
 		int ready = pollset_look_rds(ps), rc;
 
 		if (ready)
-			return pollset_look_once(ps, ready, mask);
-		if (deadline_spin(d, ps->wait, &ps->round)) {
+			return pollset_look_once(ps, ready, NULL);
+		/* Signals that are held back for the search would not end a spin. */
+		if (likely(!ps->owners->held) && deadline_spin(d, ps->wait, &ps->round)) {
 			if (!ps->n_kernel || ps->round % LOOK_AT_KERNEL_EVERY)
 				continue;
 			rc = pollset_look_once(ps, 0, NULL);
@@ -370,10 +382,11 @@ static int pollset_wait_loop(struct pollset *ps, const struct deadline *d, const
 		}
 		if (!rds_wait_arm(ps->wait)) {
 			if (deadline_expired(d))
-				return pollset_look_once(ps, pollset_look_rds(ps), mask);
+				return pollset_look_once(ps, pollset_look_rds(ps),
+							 rds_borrower_wait_mask(ps->owners, &ps->mask));
 			continue;
 		}
-		rc = pollset_sleep_once(ps, d, mask);
+		rc = pollset_sleep_once(ps, d);
 		if (rc < 0)
 			return rc;
 		if (rc > 0 || ps->timed_out)
@@ -382,27 +395,27 @@ static int pollset_wait_loop(struct pollset *ps, const struct deadline *d, const
 }
 
 /* Since the caller looked, the sockets have gone or have turned out to be borrowed. */
-static int pollset_wait_kernel(struct pollset *ps, const struct deadline *d, const sigset_t *mask)
+static int pollset_wait_kernel(struct pollset *ps, const struct deadline *d)
 {
 	int rc;
 
 	do
-		rc = pollset_sleep(ps, -1, d, mask);
+		rc = pollset_sleep(ps, -1, d);
 	while (rc == 0 && !ps->timed_out);
 	return rc;
 }
 
-static int pollset_run(struct pollset *ps, int ready, const struct deadline *d, const sigset_t *mask)
+static int pollset_run(struct pollset *ps, int ready, const struct deadline *d)
 {
 	static const struct deadline at_once = {.now = true};
 	int rc;
 
-	if (unlikely(ps->refused != NONE_REFUSED || ps->interrupted))
+	if (unlikely(ps->refused != NONE_REFUSED))
 		d = &at_once;
 	if (unlikely(!ps->n_rds))
-		return pollset_wait_kernel(ps, d, mask);
+		return pollset_wait_kernel(ps, d);
 	if (ready || d->now) {
-		rc = pollset_look_once(ps, ready, mask);
+		rc = pollset_look_once(ps, ready, rds_borrower_wait_mask(ps->owners, &ps->mask));
 		if (!rc)
 			rds_progress_found_nothing();
 		return rc;
@@ -413,7 +426,7 @@ static int pollset_run(struct pollset *ps, int ready, const struct deadline *d, 
 			return rc;
 	}
 	rc = pollset_begin_wait(ps);
-	return rc ? rc : pollset_wait_loop(ps, d, mask);
+	return rc ? rc : pollset_wait_loop(ps, d);
 }
 
 /* Reports POLLERR for the refused socket: the program's own call on it then gives the error. */
@@ -434,19 +447,19 @@ static int pollset_add_refused(struct pollset *ps, int rc)
 	return rc;
 }
 
-int pollset_wait(struct pollset *ps, const struct deadline *d, const sigset_t *mask)
+int pollset_wait(struct pollset *ps, const struct deadline *d)
 {
 	int ready = ps->n_rds ? pollset_look_rds(ps) : 0, rc;
 
 	if (ready && !ps->n_kernel)
 		/* Nothing so far is a cancellation point. */
 		return unlikely(ps->again) ? -POLLSET_AGAIN : ready;
-	rds_cleanup_push(pollset_end, ps);
-	rc = pollset_run(ps, ready, d, mask);
+	if (unlikely(ps->late))
+		ps->since = os_now_ns();
+	rds_cleanup_push(pollset_clean_up, ps);
+	rc = pollset_run(ps, ready, d);
 	rds_cleanup_pop(0);
-	if (unlikely(ps->again))
+	if (unlikely(ps->again) && rc != -EINTR)
 		return -POLLSET_AGAIN;
-	if (unlikely(ps->refused != NONE_REFUSED))
-		rc = pollset_add_refused(ps, rc);
-	return unlikely(ps->interrupted) && rc == 0 ? -EINTR : rc;
+	return unlikely(ps->refused != NONE_REFUSED) ? pollset_add_refused(ps, rc) : rc;
 }

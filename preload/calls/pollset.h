@@ -43,8 +43,9 @@ struct pollset {
 	bool looked;	/* the engine was looked at once at least */
 	bool again;	/* one of the sockets was handed off for an exec that has failed */
 	bool late;	/* an owner does not answer */
-	bool interrupted; /* and a signal handler has run while this was found out */
-	uint64_t since; /* since when the set waits for owners that do not answer; 0: not yet */
+	/* for these owners; it has the call's signal mask, too */
+	struct rds_borrower_wait *owners;
+	uint64_t since; /* when they were looked for */
 	struct rds_wait *wait;
 	void *heap;
 	/*
@@ -53,6 +54,7 @@ struct pollset {
 	 * later frames.
 	 */
 	struct timespec left;
+	sigset_t mask;
 	unsigned round;
 	bool timed_out;
 	struct pollset_rds small_rds[POLLSET_SMALL];
@@ -77,14 +79,17 @@ struct timespec *deadline_left(const struct deadline *d, struct timespec *left);
  * on reporting it. So it is left out of that sleep, and then the owners are looked for again.
  */
 struct timespec *deadline_left_late(const struct deadline *d, struct timespec *left);
-/* The last search for an owner was at that time of os_now_ns(): is it time for the next one? */
+/* The last search for an owner was over at that time of os_now_ns(): is it time for the next one? */
 bool late_look_is_due(uint64_t since);
 bool deadline_expired(const struct deadline *d);
 
 bool deadline_spin(const struct deadline *d, struct rds_wait *w, unsigned *round);
 
-/* Room for n entries: 0 or -ENOMEM. */
-int pollset_init(struct pollset *ps, unsigned n);
+/*
+ * Room for n entries: 0 or -ENOMEM. owners: of the program's call, which ends it when the last set is
+ * at its end.
+ */
+int pollset_init(struct pollset *ps, unsigned n, struct rds_borrower_wait *owners);
 /* Adds descriptor fd (not negative) under the caller's index. */
 void pollset_add(struct pollset *ps, int fd, unsigned index, short events);
 /*
@@ -93,9 +98,8 @@ void pollset_add(struct pollset *ps, int fd, unsigned index, short events);
  * anew.
  */
 #define POLLSET_AGAIN 517 /* not an errno */
-int pollset_wait(struct pollset *ps, const struct deadline *d, const sigset_t *mask);
-/* Gives everything back. Also the clean-up handler of a cancelled wait (hence the type). */
-void pollset_end(void *pollset);
+int pollset_wait(struct pollset *ps, const struct deadline *d);
+void pollset_end(struct pollset *ps); /* gives everything back */
 
 #define SELECT_IN (POLLIN | POLLRDNORM | POLLRDBAND)
 #define SELECT_OUT (POLLOUT | POLLWRNORM | POLLWRBAND)

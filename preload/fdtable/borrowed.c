@@ -10,41 +10,39 @@
  */
 #include "preload/fdtable/fdtable.h"
 
-int rds_fds_find_all_owners(void)
+bool rds_fds_find_all_owners(struct rds_borrower_wait *w)
 {
 	enum fds_owner owner;
-	uint64_t since = 0;
-	bool late = false, interrupted = false;
+	bool late = false;
 
+	w->since = 0;
 	rds_standby_hangup_note();
 	for (int n = 0; n < rds_fds_top(); n++) {
 		if (rds_fds_peek(n) != FDS_BORROWED || !rds_borrower_owner_gone(n))
 			continue;
-		owner = rds_fds_find_owner(n, &since);
-		interrupted |= owner == FDS_OWNER_INTERRUPTED; /* the others are looked for all the same */
+		owner = rds_fds_find_owner(n, w);
 		if (owner == FDS_OWNER_OTHER || owner == FDS_OWNER_LATE)
 			/* The last owner takes long to end, or the next owner is stopped. */
 			late |= rds_borrower_owner_gone(n);
 	}
-	if (late || interrupted)
-		return interrupted ? -EINTR : -EAGAIN;
-	/* Sockets that have no number here any more. */
-	rds_standby_hangup_drop();
-	return 0;
+	if (!late)
+		/* Sockets that have no number here any more. */
+		rds_standby_hangup_drop();
+	return late;
 }
 
 _Atomic bool rds_fds_handed_off;
 
-void rds_fds_reclaim_all(void)
+void rds_fds_reclaim_all(struct rds_borrower_wait *w)
 {
-	uint64_t since = 0;
 	struct rds_sock *sk;
 
+	w->since = 0;
 	atomic_store(&rds_fds_handed_off, false);
 	for (int n = 0; n < rds_fds_top(); n++) {
 		if (!rds_fds_word(n))
 			n |= (int)FDS_CHUNK - 1;
-		if (rds_fds_peek(n) != FDS_BORROWED || rds_fds_find_owner(n, &since) != FDS_OWNER_SELF)
+		if (rds_fds_peek(n) != FDS_BORROWED || rds_fds_find_owner(n, w) != FDS_OWNER_SELF)
 			continue;
 		sk = rds_fds_ref(n);
 		if (sk && sk != RDS_BORROWED)
@@ -76,18 +74,16 @@ static enum fds_owner find_owner_failed(int fd, int err)
 	return unknown ? FDS_OWNER_UNKNOWN : FDS_OWNER_OTHER;
 }
 
-enum fds_owner rds_fds_find_owner(int fd, uint64_t *since)
+enum fds_owner rds_fds_find_owner(int fd, struct rds_borrower_wait *w)
 {
 	struct rds_sock *sk = RDS_BORROWED;
 	int rc;
 
-	while (sk == RDS_BORROWED && (rc = rds_borrower_watch(fd, false, since)) != 0) {
+	while (sk == RDS_BORROWED && (rc = rds_borrower_watch(fd, false, w)) != 0) {
 		if (rc == -RDS_BORROWER_TAKE_OVER)
 			rc = rds_fds_take_over(fd);
-		if (rc == -EAGAIN)
+		if (rc == -EAGAIN || rc == -EINTR)
 			return FDS_OWNER_LATE; /* most likely it is stopped: it has the request */
-		if (rc == -EINTR)
-			return FDS_OWNER_INTERRUPTED;
 		if (rc)
 			return find_owner_failed(fd, rc);
 		sk = rds_fds_ref(fd);

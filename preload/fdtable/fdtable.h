@@ -254,29 +254,28 @@ void rds_fds_exec_reset(void); /* forked child */
 bool rds_fds_exec_must_retry(struct rds_sock *sk);
 
 /*
- * For a thread that sleeps: the owner of a borrowed socket may have ended. Who owns it now? since:
- * as in rds_borrower_watch().
+ * For a thread that sleeps: the owner of a borrowed socket may have ended. Who owns it now? w: the
+ * wait of that thread's call. After it, the sleep has to have rds_borrower_wait_mask().
  */
 enum fds_owner {
-	FDS_OWNER_SELF,	       /* this process */
-	FDS_OWNER_OTHER,       /* another process, which keeps the stand-in current from now on */
-	FDS_OWNER_LATE,	       /* the same, as soon as it runs again */
-	FDS_OWNER_INTERRUPTED, /* LATE, and a signal handler has run: the wait is over */
-	FDS_OWNER_UNKNOWN,     /* this process lacks a resource, such as a descriptor, to find out now */
+	FDS_OWNER_SELF,	   /* this process */
+	FDS_OWNER_OTHER,   /* another process, which keeps the stand-in current from now on */
+	FDS_OWNER_LATE,	   /* the same, as soon as it runs again; or a signal waits for the sleep */
+	FDS_OWNER_UNKNOWN, /* this process lacks a resource, such as a descriptor, to find out now */
 };
-enum fds_owner rds_fds_find_owner(int fd, uint64_t *since);
+enum fds_owner rds_fds_find_owner(int fd, struct rds_borrower_wait *w);
 /*
- * The same for all sockets whose owners have ended. -EAGAIN: an owner is late, and what reported the
- * end of the last one goes on reporting it. -EINTR: a signal handler has run. Or 0.
+ * The same for all sockets whose owners have ended. True: an owner is late, and what reported the
+ * end of the last one goes on reporting it.
  */
-int rds_fds_find_all_owners(void);
+bool rds_fds_find_all_owners(struct rds_borrower_wait *w);
 /*
  * Sockets of this process were handed off, and may be in a set that a thread is about to wait for.
  * Finds the owner of each of them now, or takes the socket over, so that the stand-ins are current
  * again.
  */
 extern _Atomic bool rds_fds_handed_off;
-void rds_fds_reclaim_all(void);
+void rds_fds_reclaim_all(struct rds_borrower_wait *w);
 /* This process ends or execs: parks the sockets of other processes whose owners have ended. */
 void rds_fds_park_orphans(void);
 /* Is it another process's socket that has no further number outside [first, last]? */

@@ -81,9 +81,25 @@ void rds_borrower_set_error(int fd, int err)
 	(void)err;
 }
 
-int rds_borrower_watch(int fd, bool edge, uint64_t *since)
+const sigset_t *rds_borrower_wait_mask(const struct rds_borrower_wait *w, sigset_t *room)
 {
-	(void)since;
+	(void)room;
+	return w->mask;
+}
+
+void rds_borrower_wait_end(struct rds_borrower_wait *w)
+{
+	(void)w;
+}
+
+void rds_borrower_wait_left(struct rds_borrower_wait *w)
+{
+	(void)w;
+}
+
+int rds_borrower_watch(int fd, bool edge, struct rds_borrower_wait *w)
+{
+	(void)w;
 	return rds_borrower_bind(fd, NULL, edge);
 }
 
