@@ -196,7 +196,8 @@ int reg_record_lock(struct registry *reg)
 {
 	int ret;
 
-	pthread_mutex_lock(&reg->mutex);
+	if (!os_mutex_lock(&reg->mutex))
+		return -EBUSY;
 	ret = area_lock(reg);
 	if (!ret)
 		return 0;

@@ -95,6 +95,8 @@ void rds_progress_exit_begin(bool interrupted)
 {
 	uint64_t none = 0, by = rds_progress_exit_deadline();
 
+	if (interrupted)
+		os_end_begin(rds_patience_ns(RDS_PATIENCE_EXIT_LOCK));
 	if (!os_process_is_started())
 		return;
 	atomic_compare_exchange_strong(&exit_by_ns, &none, by);

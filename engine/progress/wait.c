@@ -50,7 +50,8 @@ struct rds_wait *rds_wait_begin(unsigned n)
 	if (likely(w)) {
 		kept.wait = NULL;
 	} else {
-		pthread_mutex_lock(&wait_pool_lock);
+		if (!os_mutex_lock(&wait_pool_lock))
+			return NULL;
 		w = pool;
 		if (w)
 			pool = w->pool_next;
@@ -441,7 +442,8 @@ void rds_wait_wake(struct rds_wait *w)
 
 static void wait_pool_put(struct rds_wait *w)
 {
-	pthread_mutex_lock(&wait_pool_lock);
+	if (!os_mutex_lock(&wait_pool_lock))
+		return; /* the process ends */
 	w->pool_next = pool;
 	pool = w;
 	pthread_mutex_unlock(&wait_pool_lock);

@@ -151,16 +151,10 @@ static int lease_new_page(void)
 
 void rds_lease_reserve_fd(bool keep)
 {
-	if (keep) {
-		if (atomic_load(&reserve_fd) < 0)
-			os_dup_high_slot(os_eventfd(0, O_CLOEXEC), &reserve_fd);
-		return;
-	}
-	/* A process that ends in a signal handler may have interrupted a thread that has the list. */
-	if (atomic_load(&reserve_fd) >= 0 && os_fds_hold_until(os_now_ns() + rds_patience_ns(RDS_PATIENCE_LOCK))) {
-		os_fds_release();
+	if (!keep)
 		os_close_slot(&reserve_fd);
-	}
+	else if (atomic_load(&reserve_fd) < 0)
+		os_dup_high_slot(os_eventfd(0, O_CLOEXEC), &reserve_fd);
 }
 
 void rds_lease_export_later(struct rds_sock *sk)

@@ -23,6 +23,7 @@
 _Static_assert(sizeof(long) == 8, "struct stat and off_t are passed as the 64-bit kernel has them");
 
 #define FALLOCATE_PIECE (256 << 10)
+#define LOCK_NAP_NS 100000
 
 long os_syscall(long nr, long a, long b, long c, long d, long e, long f)
 {
@@ -538,4 +539,42 @@ void os_random(void *buf, size_t len)
 		p += n;
 		len -= (size_t)n;
 	}
+}
+
+/* ---- the end of the process ---- */
+
+static __thread struct {
+	bool begun;
+	uint64_t left_ns; /* that it still may wait */
+} end __attribute__((tls_model("initial-exec")));
+
+void os_end_begin(uint64_t most_ns)
+{
+	end.begun = most_ns != 0;
+	end.left_ns = most_ns;
+}
+
+static bool end_wait_lock(pthread_mutex_t *lock)
+{
+	uint64_t began = os_now_ns(), waited = 0;
+
+	while (pthread_mutex_trylock(lock)) {
+		waited = os_now_ns() - began;
+		if (waited >= end.left_ns) {
+			end.left_ns = 0;
+			return false;
+		}
+		/* No yield: to a real-time thread's, the holder's processor would not go. */
+		os_nap_ns(LOCK_NAP_NS);
+	}
+	end.left_ns -= waited;
+	return true;
+}
+
+bool os_mutex_lock(pthread_mutex_t *lock)
+{
+	if (end.begun)
+		return end_wait_lock(lock);
+	pthread_mutex_lock(lock);
+	return true;
 }

@@ -13,6 +13,7 @@
 #define ENGINE_SYS_OS_H
 
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -398,6 +399,14 @@ void os_fds_release(void);
  * list's lock.
  */
 void os_fds_forked(void);
+
+/*
+ * The process ends in a signal handler, which may have interrupted this thread while it held a lock.
+ * From now on the thread waits for such locks no longer than that, all in all. 0: it does not end.
+ */
+void os_end_begin(uint64_t most_ns);
+/* As pthread_mutex_lock(). False: this thread ends the process, and has not got the lock. */
+bool os_mutex_lock(pthread_mutex_t *lock);
 
 /*
  * limits.c. Raises the soft limits of descriptors and of file sizes to the hard ones, and puts them

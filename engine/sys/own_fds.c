@@ -6,8 +6,9 @@
  * a lock. The list is a table of pages by number; pages are made on demand and never freed. Changes
  * are made under fds_lock. An internal number is chosen high: there neither code that relies on the
  * lowest free number nor select() of the program meets it. It can be moved. All of this is
- * about the program's table; a thread with a table of its own (fd_table.c) has no list. This file
- * knows neither what a descriptor is for nor its users.
+ * about the program's table; a thread with a table of its own (fd_table.c) has no list. Nor has a
+ * thread that ends the process out of a signal handler, and has interrupted itself with the lock. This
+ * file knows neither what a descriptor is for nor its users.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -43,6 +44,11 @@ static pthread_mutex_t fds_lock = PTHREAD_MUTEX_INITIALIZER;
  * parent.
  */
 static _Atomic pid_t fds_pid;
+/*
+ * This thread has passed os_fds_hold() without the lock, because it ends the process and has
+ * interrupted itself in a function of the list.
+ */
+static __thread bool fds_unheld __attribute__((tls_model("initial-exec")));
 
 static struct fd_entry *fd_find(int fd)
 {
@@ -95,9 +101,8 @@ int os_fd_register(int fd)
 {
 	int ret;
 
-	if (os_fd_table)
+	if (os_fd_table || !os_mutex_lock(&fds_lock))
 		return 0;
-	pthread_mutex_lock(&fds_lock);
 	ret = fd_insert(fd, NULL, NULL);
 	pthread_mutex_unlock(&fds_lock);
 	return ret;
@@ -107,9 +112,8 @@ int os_fd_register_slot(int fd, _Atomic int *slot)
 {
 	int ret;
 
-	if (os_fd_table)
+	if (os_fd_table || !os_mutex_lock(&fds_lock))
 		return 0;
-	pthread_mutex_lock(&fds_lock);
 	ret = fd_insert(fd, slot_moved, slot);
 	pthread_mutex_unlock(&fds_lock);
 	return ret;
@@ -119,7 +123,8 @@ int os_fd_register_hook(_Atomic int *slot, os_fd_moved_fn moved, void *arg)
 {
 	int ret;
 
-	pthread_mutex_lock(&fds_lock);
+	if (!os_mutex_lock(&fds_lock))
+		return 0;
 	ret = fd_insert(atomic_load(slot), moved, arg);
 	pthread_mutex_unlock(&fds_lock);
 	return ret;
@@ -135,10 +140,9 @@ int os_close(int fd)
 	struct fd_entry *e = os_fd_table ? NULL : fd_find(fd);
 	int ret;
 
-	if (!e || !atomic_load_explicit(&e->internal, memory_order_acquire))
+	if (!e || !atomic_load_explicit(&e->internal, memory_order_acquire) || !os_mutex_lock(&fds_lock))
 		return raw_close(fd);
 	/* Remove it from the list first: after the close, the number may be used by any thread. */
-	pthread_mutex_lock(&fds_lock);
 	fd_remove(fd);
 	ret = raw_close(fd);
 	pthread_mutex_unlock(&fds_lock);
@@ -149,13 +153,12 @@ void os_close_slot(_Atomic int *slot)
 {
 	int fd;
 
-	if (os_fd_table) {
+	if (os_fd_table || !os_mutex_lock(&fds_lock)) {
 		fd = atomic_exchange(slot, -1);
 		if (fd >= 0)
 			raw_close(fd);
 		return;
 	}
-	pthread_mutex_lock(&fds_lock);
 	fd = atomic_exchange(slot, -1);
 	if (fd >= 0) {
 		fd_remove(fd);
@@ -166,27 +169,31 @@ void os_close_slot(_Atomic int *slot)
 
 int os_fd_move_slot(_Atomic int *from, _Atomic int *to)
 {
+	bool locked = os_mutex_lock(&fds_lock);
 	int fd, ret;
 
-	pthread_mutex_lock(&fds_lock);
 	fd = atomic_exchange(from, -1);
 	atomic_store(to, fd);
-	ret = fd_insert(fd, slot_moved, to);
-	pthread_mutex_unlock(&fds_lock);
+	ret = locked ? fd_insert(fd, slot_moved, to) : fd < 0 ? -EBADF : 0;
+	if (locked)
+		pthread_mutex_unlock(&fds_lock);
 	return ret;
 }
 
 void os_fd_forget_slot(_Atomic int *slot)
 {
-	pthread_mutex_lock(&fds_lock);
-	fd_remove(atomic_exchange(slot, -1));
+	bool locked = os_mutex_lock(&fds_lock);
+	int fd = atomic_exchange(slot, -1);
+
+	if (!locked)
+		return;
+	fd_remove(fd);
 	pthread_mutex_unlock(&fds_lock);
 }
 
 void os_fds_hold(void)
 {
-	if (!os_fd_table)
-		pthread_mutex_lock(&fds_lock);
+	fds_unheld = os_fd_table || !os_mutex_lock(&fds_lock);
 }
 
 bool os_fds_hold_until(uint64_t until_ns)
@@ -197,12 +204,13 @@ bool os_fds_hold_until(uint64_t until_ns)
 		/* No yield: to a real-time thread's, the holder's processor would not go. */
 		os_nap_ns(HOLD_NAP_NS);
 	}
+	fds_unheld = os_fd_table;
 	return true;
 }
 
 void os_fds_release(void)
 {
-	if (!os_fd_table)
+	if (!fds_unheld)
 		pthread_mutex_unlock(&fds_lock);
 }
 
@@ -239,12 +247,11 @@ static int dup_high_register(int fd, os_fd_moved_fn moved, _Atomic int *slot)
 
 	if (fd < 0)
 		return fd;
-	if (os_fd_table) {
+	if (os_fd_table || !os_mutex_lock(&fds_lock)) {
 		if (slot)
 			atomic_store(slot, fd);
 		return fd;
 	}
-	pthread_mutex_lock(&fds_lock);
 	copy = dup_to_high(fd);
 	if (copy == -EMFILE) {
 		copy = fd;
@@ -291,9 +298,8 @@ int os_fd_adopt(int *number)
 	 * A number of another table: a thread that keeps such numbers must share the program's
 	 * table.
 	 */
-	if (fd < 0 || os_fd_table)
+	if (fd < 0 || os_fd_table || !os_mutex_lock(&fds_lock))
 		return -EBADF;
-	pthread_mutex_lock(&fds_lock);
 	copy = dup_to_high(fd);
 	if (copy == -EMFILE)
 		copy = fd;
@@ -316,7 +322,8 @@ void os_fd_disown(int *number)
 {
 	struct fd_entry *e;
 
-	pthread_mutex_lock(&fds_lock);
+	if (!os_mutex_lock(&fds_lock))
+		return;
 	e = fd_find(*number);
 	if (e && atomic_load_explicit(&e->internal, memory_order_acquire) && e->moved == adopted_moved &&
 	    e->arg == number)
@@ -347,7 +354,8 @@ int os_fd_move_internal(int fd)
 
 	if (!os_fd_is_internal(fd) || atomic_load_explicit(&fds_pid, memory_order_relaxed) != os_getpid())
 		return 0;
-	pthread_mutex_lock(&fds_lock);
+	if (!os_mutex_lock(&fds_lock))
+		return -EBUSY;
 	e = fd_find(fd);
 	if (!e || !atomic_load_explicit(&e->internal, memory_order_relaxed))
 		goto out; /* closed meanwhile */
@@ -374,6 +382,7 @@ out:
 
 void os_fds_forked(void)
 {
+	os_end_begin(0);
 	pthread_mutex_init(&fds_lock, NULL);
 	atomic_store_explicit(&fds_pid, os_getpid(), memory_order_relaxed);
 }

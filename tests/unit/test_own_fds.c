@@ -11,9 +11,11 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "engine/node/socket_name.h"
 #include "engine/sys/os.h"
 #include "tests/unit/suite.h"
 
@@ -338,6 +340,55 @@ START_TEST(each_open_number)
 }
 END_TEST
 
+/*
+ * The process ends in a signal handler that has interrupted this thread while it had the list: what
+ * is opened and closed then needs no list.
+ */
+START_TEST(the_end_in_the_list)
+{
+	_Atomic int kept = -1, slot = -1, to = -1;
+	struct ucred cred;
+	struct sockaddr_un nobody = {.sun_family = AF_UNIX, .sun_path = "\0own_fds: nobody"};
+	int fd;
+
+	ck_assert_int_eq(os_dup_high_slot(os_eventfd(0, 0), &kept), 0);
+	os_fds_hold();
+	os_end_begin(1000000);
+	ck_assert_int_eq(os_dup_high_slot(os_eventfd(0, 0), &slot), 0);
+	ck_assert_int_eq(os_fd_move_slot(&slot, &to), 0);
+	ck_assert_int_ge(fcntl(to, F_GETFD), 0);
+	fd = to;
+	os_close_slot(&to);
+	ck_assert_int_eq(fcntl(fd, F_GETFD), -1);
+	fd = os_dup_high(os_eventfd(0, 0));
+	ck_assert_int_eq(os_fd_register(fd), 0);
+	os_fds_hold();
+	os_fds_release();
+	ck_assert(!os_fds_hold_until(0));
+	ck_assert_int_eq(os_close(fd), 0);
+	fd = kept;
+	ck_assert_int_eq(os_close(fd), 0); /* one that is in the list */
+	ck_assert_int_eq(fcntl(fd, F_GETFD), -1);
+	ck_assert_int_eq(rds_node_name_cred(&nobody, sizeof(nobody), &cred), -ECONNREFUSED);
+}
+END_TEST
+
+/* For all locks together it waits that long. */
+START_TEST(the_end_waits)
+{
+	pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+	os_end_begin(1000000);
+	ck_assert(os_mutex_lock(&lock));
+	ck_assert(!os_mutex_lock(&lock));
+	pthread_mutex_unlock(&lock);
+	ck_assert(os_mutex_lock(&lock)); /* the time is over, but it is free */
+	os_end_begin(0);
+	pthread_mutex_unlock(&lock);
+	ck_assert(os_mutex_lock(&lock));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("own_fds");
@@ -352,5 +403,7 @@ int main(void)
 	tcase_add_test(tc, a_vfork_child_moves_nothing);
 	tcase_add_test(tc, threads);
 	tcase_add_test(tc, a_table_of_its_own);
+	tcase_add_test(tc, the_end_in_the_list);
+	tcase_add_test(tc, the_end_waits);
 	return suite_run(s);
 }
