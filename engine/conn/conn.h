@@ -339,8 +339,7 @@ bool rds_conn_redirect_covers(const struct rds_conn *conn, const struct rds_hdr 
  */
 bool rds_conn_redirect_begin(struct rds_conn *conn, uint16_t port);
 /* A process of another user says that a message comes from that port of its address.  rx. */
-enum rds_source { RDS_SOURCE_TRUE, RDS_SOURCE_FALSE, RDS_SOURCE_UNKNOWN };
-enum rds_source rds_conn_source(struct rds_conn *conn, uint16_t port);
+enum rds_rx_verdict rds_conn_source(struct rds_conn *conn, uint16_t port);
 enum rds_rx_verdict rds_conn_redirect_recv(struct rds_conn *conn, const struct rds_rx *rx); /* rx */
 /*
  * tx: number of unacknowledged redirects that refused a message, which the peer has to send

@@ -77,10 +77,10 @@ static enum rds_rx_verdict receive_dispatch(struct rds_conn *conn, struct rds_ep
 	if (unlikely(rx->hdr.op) && rx->hdr.op == conn->void_message)
 		return RDS_RX_DONE; /* its operation has failed */
 	if (unlikely(registry_slot_is_others(conn->id.peer_slot))) {
-		enum rds_source source = rds_conn_source(conn, rx->hdr.sport);
+		enum rds_rx_verdict v = rds_conn_source(conn, rx->hdr.sport);
 
-		if (unlikely(source != RDS_SOURCE_TRUE))
-			return source == RDS_SOURCE_FALSE ? RDS_RX_DONE : RDS_RX_LATER;
+		if (unlikely(v != RDS_RX_TAKEN))
+			return v;
 	}
 	sk = rds_sock_bound_find(&conn->id.laddr, rx->hdr.dport, conn->id.scope);
 	if (unlikely(!sk))
@@ -150,7 +150,7 @@ enum rds_rx_verdict rds_conn_receive(struct rds_conn *conn, struct rds_ep *ep, c
 						     : rds_conn_redirect_recv(conn, rx);
 		else
 			v = receive_dispatch(conn, ep, rx);
-		if (unlikely(v == RDS_RX_LATER))
+		if (unlikely(v >= RDS_RX_LATER))
 			return v;
 		next = hdr->seq + 1;
 		atomic_store_explicit(&conn->next_rx, next, memory_order_relaxed);

@@ -9,9 +9,9 @@
  * To ask takes system calls, and a sender most often sends again. So a port from which the process
  * may send is known for a while. The answer may become wrong meanwhile, when somebody binds a port
  * that nobody had: so the while is no longer than a message may be under way. For a
- * process that goes through many ports few questions are asked: then its next messages wait until
- * all answers are forgotten. Meanwhile they lie in its ring, and the receiver's helper looks at it
- * again and again. rx held.
+ * process that goes through many ports few questions are asked in one round, so that it does not hold
+ * up the messages of others, and few in that while: then its next messages wait in its ring until all
+ * answers are forgotten, and the receiver's helper sleeps. rx held.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,10 +22,12 @@
 #define KNOWN_NS (10 * 1000000ull)
 /* with some system calls each, at most a fourth of that time */
 #define ASKED_MAX 256
+#define ASKED_ROUND 16
 
 struct rds_conn_sources {
 	uint64_t since_ns; /* coarse clock: empty at that time */
 	unsigned asked;
+	bool round_over;
 	struct rds_port_set allowed;
 };
 
@@ -45,28 +47,32 @@ static struct rds_conn_sources *sources_get(struct rds_conn *conn)
 	return s->sources;
 }
 
-enum rds_source rds_conn_source(struct rds_conn *conn, uint16_t port)
+/* RDS_RX_TAKEN: it may; RDS_RX_DONE: the message is to be dropped. */
+enum rds_rx_verdict rds_conn_source(struct rds_conn *conn, uint16_t port)
 {
 	struct rds_conn_sources *s = sources_get(conn);
 	int is;
 
 	if (unlikely(!s))
-		return RDS_SOURCE_UNKNOWN;
+		return RDS_RX_LATER;
 	if (likely(rds_port_set_has(&s->allowed, port)))
-		return RDS_SOURCE_TRUE;
+		return RDS_RX_TAKEN;
 	if (s->asked == ASKED_MAX)
-		return RDS_SOURCE_UNKNOWN;
+		return RDS_RX_PAUSE;
+	s->round_over = !s->round_over && s->asked && s->asked % ASKED_ROUND == 0;
+	if (s->round_over)
+		return RDS_RX_LATER;
 	s->asked++;
 	is = registry_port_is_of(rds_node_registry, conn->id.peer_slot, &conn->id.peer, &conn->id.faddr, port,
 				 conn->id.scope);
 	if (is < 0)
-		return RDS_SOURCE_UNKNOWN;
+		return RDS_RX_LATER;
 	if (!is) {
 		rds_warn_once(
 			"a process of another user sends RDS messages as if they came from ports that it does not "
 			"have: they are dropped");
-		return RDS_SOURCE_FALSE;
+		return RDS_RX_DONE;
 	}
 	rds_port_set_add(&s->allowed, port);
-	return RDS_SOURCE_TRUE;
+	return RDS_RX_TAKEN;
 }

@@ -82,7 +82,7 @@ static int loop_send(struct rds_ep *ep, const struct rds_wire_hdr *wire, const s
 	rx_unlock();
 	if (v != RDS_RX_TAKEN)
 		free(rx.owned);
-	return v == RDS_RX_LATER ? -ENOMEM : 0;
+	return v >= RDS_RX_LATER ? -ENOMEM : 0;
 }
 
 static void loop_flush(struct rds_ep *ep, bool service)

@@ -321,6 +321,7 @@ enum rds_rx_verdict {
 	RDS_RX_DONE,  /* nothing of it is needed any more */
 	RDS_RX_TAKEN, /* the engine will call release(token), or will free `owned` */
 	RDS_RX_LATER, /* no memory, or not its turn: not taken, offer it again */
+	RDS_RX_PAUSE, /* the same, but nobody stays awake for it: after a tick */
 };
 
 /* The engine's side of the interface.  The root fills this in before any thread runs. */

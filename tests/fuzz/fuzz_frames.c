@@ -83,7 +83,7 @@ static enum rds_rx_verdict message(struct rds_conn *conn, struct rds_ep *ep, con
 	if (rx->hdr.len)
 		ck_assert_ptr_null(memchr(rx->data, FOREIGN, rx->hdr.len));
 	verdict = take(conn, ep, rx);
-	if (verdict != RDS_RX_LATER)
+	if (verdict < RDS_RX_LATER)
 		taken += VERBS_HDR + rx->hdr.len;
 	return verdict;
 }

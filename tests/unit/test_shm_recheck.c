@@ -205,6 +205,26 @@ START_TEST(test_bells_of_nobody)
 }
 END_TEST
 
+/* A message that cannot be taken now: nobody stays awake for one that may wait for a tick. */
+START_TEST(test_later)
+{
+	verdict = _i ? RDS_RX_PAUSE : RDS_RX_LATER;
+	they_send();
+	ck_assert(!we_look());
+	ck_assert_int_eq(shm_pending(&rds_shm.t), !_i);
+	ck_assert_int_eq(us.shm.sweep_armed, _i);
+	verdict = RDS_RX_DONE;
+	if (_i) {
+		become(&us, NULL);
+		rds_shm.sweep_timer.fn(&rds_shm.sweep_timer);
+		us.shm = rds_shm;
+		ck_assert(shm_pending(&rds_shm.t));
+	}
+	ck_assert(we_look());
+	ck_assert_uint_eq(taken, 2);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("shm_recheck");
@@ -218,5 +238,6 @@ int main(void)
 	tcase_add_loop_test(t, test_wiped_bell_costs_a_tick, 0, 2);
 	tcase_add_test(t, test_no_question_if_noticed);
 	tcase_add_test(t, test_bells_of_nobody);
+	tcase_add_loop_test(t, test_later, 0, 2);
 	return suite_run(s);
 }

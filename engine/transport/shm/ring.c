@@ -288,7 +288,10 @@ static bool rec_take(struct shm_ep *ep, uint64_t avail)
 		ep->slots[ep->slot_next & (ep->slot_cap - 1)] = (struct shm_slot){.end = ep->read};
 		ep->slot_next++;
 		v = ep->head.t->up->message(conn, (struct rds_ep *)ep, &rx);
-		if (unlikely(v == RDS_RX_LATER)) {
+		if (unlikely(v >= RDS_RX_LATER)) {
+			ep->paused = v == RDS_RX_PAUSE;
+			if (ep->paused)
+				shm_recheck_inbox();
 			ep->slot_next--;
 			ep->read -= len;
 			return false;
@@ -324,6 +327,7 @@ bool shm_ring_drain(struct shm_ep *ep)
 	if (unlikely(tail % SHM_LINE || tail - ep->freed > ep->size || tail - ep->read > ep->size))
 		return shm_ring_bad(ep, "tail");
 	ep->draining = true;
+	ep->paused = false;
 	while (ep->read != tail && rec_take(ep, tail - ep->read))
 		;
 	ep->draining = false;

@@ -75,6 +75,7 @@ struct shm_ep {
 	uint32_t room_seen; /* the latest answer of the peer that has been noticed */
 	bool hot, broken, kept;
 	bool draining;	      /* shm_ring_drain() runs */
+	bool paused;	      /* its next message waits for the next tick */
 	_Atomic bool recheck; /* the peer may not have been woken: recheck.c */
 	_Atomic bool starved; /* a long message was not taken because memory was short: recheck.c */
 

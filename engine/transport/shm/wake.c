@@ -197,7 +197,7 @@ void shm_attention(struct rds_transport *t, enum rds_attention who)
 
 static bool ring_leftover(const struct shm_ep *ep)
 {
-	return atomic_load_explicit(&ep->rx->tail, memory_order_relaxed) != ep->read && !ep->broken;
+	return atomic_load_explicit(&ep->rx->tail, memory_order_relaxed) != ep->read && !ep->broken && !ep->paused;
 }
 
 bool shm_pending(struct rds_transport *t)

@@ -153,7 +153,7 @@ static enum rds_rx_verdict fault_up_message(struct rds_conn *conn, struct rds_ep
 	if (fault_chance(fl, fl->spec.later))
 		return RDS_RX_LATER;
 	v = f->head.t->up->message(f->head.conn, (struct rds_ep *)f, rx);
-	if (v != RDS_RX_LATER && rx->hdr.flags != RDS_FLAG_CONG_BITMAP && fault_chance(fl, fl->spec.dup))
+	if (v < RDS_RX_LATER && rx->hdr.flags != RDS_FLAG_CONG_BITMAP && fault_chance(fl, fl->spec.dup))
 		fault_deliver_again(f, rx);
 	if (v == RDS_RX_TAKEN && rx->token)
 		f->inplace++;

@@ -84,7 +84,7 @@ static inline enum took message_give(struct verbs_ep *ep, struct rds_rx *rx)
 {
 	enum rds_rx_verdict v = ep->head.t->up->message(ep->head.conn, (struct rds_ep *)ep, rx);
 
-	if (unlikely(v == RDS_RX_LATER))
+	if (unlikely(v >= RDS_RX_LATER))
 		return LATER;
 	if (rx->hdr.flags & RDS_FLAG_ACK_REQUIRED)
 		verbs_ack_now(ep, true);
