@@ -282,6 +282,7 @@ static uint64_t way_left_ns(void)
 	uint64_t now;
 
 	lazy_tick_begin();
+	progress_state.vain = true;
 	if (likely(os_now_coarse_ns() < progress_state.tick_due + LATE_NS))
 		return 0;
 	now = os_now_ns();
@@ -379,7 +380,8 @@ static void lazy_tick(struct rds_timer *tm)
 	progress_state.way_until = 0;
 	if (progress_state.activity == lazy_tick_seen && !progress_state.pollers) {
 		progress_state.lazy = progress_state.sends_look = false;
-		again = rds_sock_unseen != NULL || progress_state.pressure;
+		/* Calls in vain would set the timer again, which is a system call of theirs. */
+		again = rds_sock_unseen != NULL || progress_state.pressure || progress_state.vain;
 		progress_state.lazy_tick_on = again;
 		rds_progress_attention_update();
 	}
@@ -387,6 +389,7 @@ static void lazy_tick(struct rds_timer *tm)
 	if (rds_progress_attention == RDS_ATT_LAZY && rds_transport_set.remote_on)
 		rds_progress_attention_renew();
 	lazy_tick_seen = progress_state.activity;
+	progress_state.vain = false;
 	rds_progress_relieve(false);
 	rx_unlock();
 	if (again)

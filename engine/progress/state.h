@@ -31,6 +31,7 @@ struct progress_state {
 	uint64_t woken_at; /* coarse clock */
 	_Atomic bool sent; /* a message was sent since the last wake-up (RDS_AT_SEND_NOTE) */
 	bool remote_leads; /* the last input came over the remote transport */
+	bool vain;	   /* calls have looked in vain since the last tick */
 	bool pressure;	   /* a transport's memory fills up with unread messages */
 };
 
