@@ -440,6 +440,8 @@ bool rds_wait_arm(struct rds_wait *w)
 	w->armed = seen == changes;
 	seen = changes;
 	mock.sleeps += w->armed;
+	if (w->armed && mock.wakes)
+		os_write(w->efd, &(uint64_t){1}, sizeof(uint64_t));
 	pthread_mutex_unlock(&lock);
 	return w->armed;
 }

@@ -100,6 +100,9 @@ void rds_borrower_wait_left(struct rds_borrower_wait *w)
 int rds_borrower_watch(int fd, bool edge, struct rds_borrower_wait *w)
 {
 	(void)w;
+	mock.looks++;
+	if (mock.late)
+		return mock.late-- ? -EAGAIN : 0;
 	return rds_borrower_bind(fd, NULL, edge);
 }
 
@@ -130,7 +133,7 @@ void rds_handoff_unbound_clear(void)
 bool rds_borrower_owner_gone(int fd)
 {
 	(void)fd;
-	return false;
+	return mock.hung_up;
 }
 
 void rds_standby_show_readable(int fd)
@@ -163,9 +166,9 @@ void rds_borrower_give_up(int fd)
 
 unsigned rds_standby_hangup_fds(struct pollfd *p, unsigned room)
 {
-	(void)p;
-	(void)room;
-	return 0;
+	if (mock.hung_up && room)
+		*p = (struct pollfd){.fd = mock.hung_up, .events = 0};
+	return mock.hung_up != 0;
 }
 
 void rds_borrower_fork_prepare(void)

@@ -20,6 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "engine/sys/os.h"
 #include "test_preload_mock.h"
 #include "tests/slow.h"
 #include "tests/unit/suite.h"
@@ -399,6 +400,69 @@ START_TEST(epoll_signal)
 }
 END_TEST
 
+/* ---- a socket of another process whose next owner does not answer ---- */
+
+#define LOOK_NS 5000000 /* the time goes on by so much whenever it is looked at */
+#define LONG_MS 10000
+
+static uint64_t passed;
+
+static int running_clock(clockid_t clock, struct timespec *ts)
+{
+	(void)clock;
+	passed += LOOK_NS;
+	if (passed > LONG_MS * UINT64_C(1001000))
+		mock.wakes = 0; /* the call is to time out */
+	*ts = (struct timespec){(time_t)(passed / 1000000000), (long)(passed % 1000000000)};
+	return 0;
+}
+
+/* A descriptor that comes over a socket. */
+static int borrowed(void)
+{
+	union {
+		char buf[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} u = {.align = {.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))}};
+	struct iovec iov = {&(char){0}, 1};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = u.buf, .msg_controllen = sizeof(u.buf)};
+	int pair[2], line[2], fd;
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, line), 0);
+	memcpy(CMSG_DATA(&u.align), &pair[0], sizeof(fd));
+	ck_assert_int_eq(sendmsg(line[0], &msg, 0), 1);
+	ck_assert_int_eq(recvmsg(line[1], &msg, 0), 1);
+	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(fd));
+	close(line[0]);
+	close(line[1]);
+	return fd;
+}
+
+/* It is looked for again, though no sleep lasts: something for other sockets cuts each short. */
+START_TEST(late_owner)
+{
+	struct pollfd f[2] = {{borrowed(), POLLIN, 0}, {b, POLLIN, 0}};
+	int ep = epoll_of(b, EPOLLIN), looks, ends[2];
+	struct epoll_event ev;
+
+	ck_assert_int_eq(pipe(ends), 0);
+	close(ends[1]);
+	mock.hung_up = ends[0];
+	mock.wakes = 1;
+	mock.late = INT32_MAX;
+	rds_os_clock = running_clock;
+	looks = mock.looks;
+	ck_assert_int_eq(_i ? epoll_wait(ep, &ev, 1, LONG_MS) : poll(f, 2, LONG_MS), 0);
+	/* Every tenth of a second, and some time passes in the looks. */
+	ck_assert_int_gt(mock.looks - looks, 30);
+	ck_assert_int_lt(mock.looks - looks, 110);
+	mock.hung_up = mock.wakes = mock.late = 0;
+	close(ends[0]);
+	close(ep);
+}
+END_TEST
+
 /* ---- cancellation: nothing of the call is left ---- */
 
 static void *blocked(void *how)
@@ -493,6 +557,7 @@ int main(void)
 	tcase_add_test(t, select_hangup);
 	tcase_add_test(t, epoll_level);
 	tcase_add_test(t, epoll_signal);
+	tcase_add_loop_test(t, late_owner, 0, 2);
 	tcase_add_loop_test(t, cancelled, 0, 4);
 	tcase_add_loop_test(t, cancelled_on_entry, 0, 4);
 	return suite_run(s);
