@@ -254,7 +254,6 @@ static int epoll_rds(struct epoll_call *c, const struct deadline *d)
 	rc = c->wait ? epoll_wait_loop(c, d) : epoll_wait_borrowed(c, d);
 	rds_cleanup_pop(0);
 	epoll_wait_end(c);
-	rds_borrower_wait_end(&c->owners);
 	return rc;
 }
 
@@ -274,6 +273,7 @@ static int epoll_inside(struct epoll_call *c, const struct deadline *d)
 
 	reentry_call_begin();
 	rc = epoll_rds(c, d);
+	rds_borrower_wait_end(&c->owners);
 	reentry_call_end();
 	return rc;
 }

@@ -34,6 +34,7 @@ struct mock_counts {
 	_Atomic int forgotten;	/* rds_engine_fork_child() calls */
 	_Atomic int away, away_closed; /* rds_borrower_*() calls: those that fail, numbers closed */
 	_Atomic int looks, late;       /* rds_borrower_watch() calls; as many as will find the owner late */
+	_Atomic int held;	       /* calls that hold signals back */
 	_Atomic int wakes;	       /* it is woken for other sockets whenever it is about to sleep */
 	/* a pipe that hangs up: the last owner has ended; 0: none */
 	_Atomic int hung_up;

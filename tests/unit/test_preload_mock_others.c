@@ -89,18 +89,22 @@ const sigset_t *rds_borrower_wait_mask(const struct rds_borrower_wait *w, sigset
 
 void rds_borrower_wait_end(struct rds_borrower_wait *w)
 {
-	(void)w;
+	mock.held -= w->held;
+	w->held = false;
 }
 
 void rds_borrower_wait_left(struct rds_borrower_wait *w)
 {
-	(void)w;
+	rds_borrower_wait_end(w);
 }
 
 int rds_borrower_watch(int fd, bool edge, struct rds_borrower_wait *w)
 {
-	(void)w;
 	mock.looks++;
+	if (w && mock.late) {
+		mock.held += !w->held;
+		w->held = true;
+	}
 	if (mock.late)
 		return mock.late-- ? -EAGAIN : 0;
 	return rds_borrower_bind(fd, NULL, edge);

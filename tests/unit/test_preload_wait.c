@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "engine/sys/os.h"
+#include "preload/fdtable/fdtable.h"
 #include "test_preload_mock.h"
 #include "tests/slow.h"
 #include "tests/unit/suite.h"
@@ -457,8 +458,28 @@ START_TEST(late_owner)
 	/* Every tenth of a second, and some time passes in the looks. */
 	ck_assert_int_gt(mock.looks - looks, 30);
 	ck_assert_int_lt(mock.looks - looks, 110);
+	ck_assert_int_eq(mock.held, 0);
 	mock.hung_up = mock.wakes = mock.late = 0;
 	close(ends[0]);
+	close(ep);
+}
+END_TEST
+
+/* An event that is there ends the wait before any sleep: signals are held back no longer, either. */
+START_TEST(late_and_ready)
+{
+	int away = borrowed(), ep = epoll_of(p[0], EPOLLIN);
+	struct pollfd f[2] = {{away, POLLIN, 0}, {p[0], POLLIN, 0}};
+	struct epoll_event ev;
+
+	ck_assert_int_eq(epoll_ctl(ep, EPOLL_CTL_ADD, b, &(struct epoll_event){.events = EPOLLIN}), 0);
+	ck_assert_int_eq(write(p[1], "x", 1), 1);
+	rds_fds_handed_off = true;
+	mock.late = INT32_MAX;
+	ck_assert_int_eq(_i ? epoll_wait(ep, &ev, 1, -1) : poll(f, 2, -1), 1);
+	ck_assert_int_lt(mock.late, INT32_MAX);
+	ck_assert_int_eq(mock.held, 0);
+	mock.late = 0;
 	close(ep);
 }
 END_TEST
@@ -558,6 +579,7 @@ int main(void)
 	tcase_add_test(t, epoll_level);
 	tcase_add_test(t, epoll_signal);
 	tcase_add_loop_test(t, late_owner, 0, 2);
+	tcase_add_loop_test(t, late_and_ready, 0, 2);
 	tcase_add_loop_test(t, cancelled, 0, 4);
 	tcase_add_loop_test(t, cancelled_on_entry, 0, 4);
 	return suite_run(s);
