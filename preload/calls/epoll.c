@@ -195,7 +195,7 @@ static int epoll_wait_loop(struct epoll_call *c, const struct deadline *d)
 		if (!rds_wait_arm(c->wait)) {
 			rds_progress_round();
 			rc = epoll_harvest(c);
-			if (rc || (deadline_left(d, &c->left) && !c->left.tv_sec && !c->left.tv_nsec))
+			if (rc || deadline_expired(d))
 				return rc;
 			continue;
 		}
@@ -203,11 +203,10 @@ static int epoll_wait_loop(struct epoll_call *c, const struct deadline *d)
 		rds_wait_disarm(c->wait);
 		if (rc < 0)
 			return rc;
-		bool timed_out = rc == 0;
-
 		rds_progress_round();
 		rc = epoll_harvest(c);
-		if (rc || timed_out)
+		/* Wake-ups for other sockets may cut each sleep short, also the last one. */
+		if (rc || deadline_expired(d))
 			return rc;
 	}
 }

@@ -287,6 +287,8 @@ static int pollset_sleep_until(struct pollset *ps, unsigned hangups, int extra, 
 	rc -= (int)hung_up;
 	if (!rc && hung_up)
 		return -POLLSET_AGAIN;
+	/* Wake-ups for other sockets may cut each sleep short, also this last one. */
+	ps->timed_out |= left && !left->tv_sec && !left->tv_nsec;
 	return rc && ps->by_select ? pollset_count_selected(ps) : rc;
 }
 

@@ -412,8 +412,8 @@ static int running_clock(clockid_t clock, struct timespec *ts)
 {
 	(void)clock;
 	passed += LOOK_NS;
-	if (passed > LONG_MS * UINT64_C(1001000))
-		mock.wakes = 0; /* the call is to time out */
+	if (passed > LONG_MS * UINT64_C(2000000))
+		mock.wakes = 0; /* the call has missed its timeout */
 	*ts = (struct timespec){(time_t)(passed / 1000000000), (long)(passed % 1000000000)};
 	return 0;
 }
@@ -440,7 +440,10 @@ static int borrowed(void)
 	return fd;
 }
 
-/* It is looked for again, though no sleep lasts: something for other sockets cuts each short. */
+/*
+ * It is looked for again, though no sleep lasts: something for other sockets cuts each short. And the
+ * call times out all the same.
+ */
 START_TEST(late_owner)
 {
 	struct pollfd f[2] = {{borrowed(), POLLIN, 0}, {b, POLLIN, 0}};
@@ -458,9 +461,26 @@ START_TEST(late_owner)
 	/* Every tenth of a second, and some time passes in the looks. */
 	ck_assert_int_gt(mock.looks - looks, 30);
 	ck_assert_int_lt(mock.looks - looks, 110);
+	ck_assert_int_eq(mock.wakes, 1);
 	ck_assert_int_eq(mock.held, 0);
 	mock.hung_up = mock.wakes = mock.late = 0;
 	close(ends[0]);
+	close(ep);
+}
+END_TEST
+
+/* Without such an owner, too. */
+START_TEST(woken_in_vain)
+{
+	struct pollfd f = {b, POLLIN, 0};
+	int ep = epoll_of(b, EPOLLIN);
+	struct epoll_event ev;
+
+	mock.wakes = 1;
+	rds_os_clock = running_clock;
+	ck_assert_int_eq(_i ? epoll_wait(ep, &ev, 1, LONG_MS) : poll(&f, 1, LONG_MS), 0);
+	ck_assert_int_eq(mock.wakes, 1);
+	mock.wakes = 0;
 	close(ep);
 }
 END_TEST
@@ -579,6 +599,7 @@ int main(void)
 	tcase_add_test(t, epoll_level);
 	tcase_add_test(t, epoll_signal);
 	tcase_add_loop_test(t, late_owner, 0, 2);
+	tcase_add_loop_test(t, woken_in_vain, 0, 2);
 	tcase_add_loop_test(t, late_and_ready, 0, 2);
 	tcase_add_loop_test(t, cancelled, 0, 4);
 	tcase_add_loop_test(t, cancelled_on_entry, 0, 4);
