@@ -97,11 +97,18 @@ static int epoll_sleep_in(struct epoll_call *c, struct pollfd *p, unsigned n, co
 	return rc < 0 ? -errno : rc;
 }
 
-static int epoll_find_owners(struct epoll_call *c, const struct deadline *d)
+/* No time was left: the sleep was the last one, even if a wake-up for other sockets has cut it short. */
+static bool epoll_is_over(const struct epoll_call *c, const struct deadline *d)
+{
+	return !d->never && !c->left.tv_sec && !c->left.tv_nsec;
+}
+
+/* However long this takes, a sleep follows, which shows a signal that has come. */
+static int epoll_find_owners(struct epoll_call *c)
 {
 	c->late = rds_fds_find_all_owners(&c->owners);
 	c->since = os_now_ns();
-	return !c->late || !deadline_expired(d);
+	return 1;
 }
 
 /*
@@ -117,10 +124,12 @@ static int epoll_sleep_late(struct epoll_call *c, int wake, const struct deadlin
 	rc = epoll_sleep_in(c, c->few, 2, deadline_left_late(d, &c->left));
 	if (rc < 0)
 		return rc;
+	if (rc ? epoll_is_over(c, d) : deadline_expired(d))
+		return 0;
 	/* a wake-up for other sockets does not put off the next search */
 	if (rc && (c->few[0].revents || !late_look_is_due(c->since)))
 		return 1;
-	return epoll_find_owners(c, d);
+	return epoll_find_owners(c);
 }
 
 /*
@@ -131,7 +140,7 @@ static int epoll_sleep(struct epoll_call *c, int wake, const struct deadline *d)
 {
 	unsigned n, room = FEW, i;
 	struct pollfd *p = c->few;
-	bool ready, hung_up;
+	bool hung_up;
 	int rc;
 
 	if (unlikely(c->late))
@@ -152,13 +161,11 @@ static int epoll_sleep(struct epoll_call *c, int wake, const struct deadline *d)
 	for (i = 2; rc > 0 && i < n + 2 && !p[i].revents; i++)
 		;
 	hung_up = rc > 0 && i < n + 2;
-	ready = rc > 0 && p[0].revents;
 	free(c->many);
 	c->many = NULL;
-	if (likely(!hung_up))
-		return rc;
-	rc = epoll_find_owners(c, d);
-	return ready ? 1 : rc;
+	if (unlikely(hung_up))
+		return epoll_find_owners(c);
+	return rc > 0 && unlikely(epoll_is_over(c, d)) ? 0 : rc;
 }
 
 /*
@@ -203,10 +210,11 @@ static int epoll_wait_loop(struct epoll_call *c, const struct deadline *d)
 		rds_wait_disarm(c->wait);
 		if (rc < 0)
 			return rc;
+		bool timed_out = rc == 0;
+
 		rds_progress_round();
 		rc = epoll_harvest(c);
-		/* Wake-ups for other sockets may cut each sleep short, also the last one. */
-		if (rc || deadline_expired(d))
+		if (rc || timed_out)
 			return rc;
 	}
 }
