@@ -372,8 +372,8 @@ static inline void os_library_end(void)
  */
 void os_close_slot(_Atomic int *slot);
 /*
- * The program's table only. The number in `from`, which is registered already, is in `to` from now
- * on; `from` gets -1. -EBADF: there is none.
+ * The number in `from`, which is registered already if it is of the program's table, is in `to` from
+ * now on; `from` gets -1. -EBADF: there is none.
  */
 int os_fd_move_slot(_Atomic int *from, _Atomic int *to);
 /*

@@ -169,9 +169,14 @@ void os_close_slot(_Atomic int *slot)
 
 int os_fd_move_slot(_Atomic int *from, _Atomic int *to)
 {
-	bool locked = os_mutex_lock(&fds_lock);
+	bool locked;
 	int fd, ret;
 
+	if (os_fd_table) {
+		atomic_store(to, atomic_exchange(from, -1));
+		return 0;
+	}
+	locked = os_mutex_lock(&fds_lock);
 	fd = atomic_exchange(from, -1);
 	atomic_store(to, fd);
 	ret = locked ? fd_insert(fd, slot_moved, to) : fd < 0 ? -EBADF : 0;

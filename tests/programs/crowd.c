@@ -3,28 +3,37 @@
  * crowd - many processes that each may have few descriptors, all of which talk to all others at
  * once over one non-blocking socket each, as the processes of a cluster's database do.  Every
  * message arrives once, whole, and in the order of its sender.
+ *
+ * Then the same with so few descriptors that each process has some for a third of the others only,
+ * while further processes that send to all of them are killed or stopped.
  */
 #include "program.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stddef.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-enum { PROCESSES = 24, EACH = 20, WORDS = 64, DESCRIPTORS = 256 };
+enum { MOST = 1000, WORDS = 64 };
+
+/* crowd [PROCESSES [MESSAGES [DESCRIPTORS [SECONDS]]]] */
+static unsigned processes = 24, each = 20, numbers_most = 256, limit = 60;
 
 struct note {
 	unsigned from, to, number;
-	unsigned fill[WORDS]; /* of which the first `number` are sent */
+	unsigned fill[WORDS]; /* of which the first `number` are sent (of 65 each time) */
 };
 
 struct party {
 	int fd;
 	unsigned me;
-	unsigned sent[PROCESSES], seen[PROCESSES];
+	unsigned sent[MOST], seen[MOST];
 	unsigned unsent, unseen;
 	unsigned next; /* whose turn it is */
 };
+
+enum { VICTIMS = 6 };
 
 static struct sockaddr_in *names; /* of all, in memory that they share */
 static int bound_all[2], begin[2];
@@ -36,7 +45,7 @@ static unsigned filling(const struct note *n, unsigned i)
 
 static size_t size_of(const struct note *n)
 {
-	return offsetof(struct note, fill) + n->number * sizeof(n->fill[0]);
+	return offsetof(struct note, fill) + n->number % (WORDS + 1) * sizeof(n->fill[0]);
 }
 
 /* False: the socket has no room now. */
@@ -46,7 +55,7 @@ static int send_to(struct party *p, unsigned to)
 	ssize_t len;
 	unsigned i;
 
-	for (i = 0; i < n.number; i++)
+	for (i = 0; i < n.number % (WORDS + 1); i++)
 		n.fill[i] = filling(&n, i);
 	len = sendto(p->fd, &n, size_of(&n), 0, (struct sockaddr *)&names[to], sizeof(names[to]));
 	if (len < 0 && (errno == EAGAIN || errno == ENOBUFS))
@@ -59,8 +68,8 @@ static int send_to(struct party *p, unsigned to)
 
 static void send_all(struct party *p)
 {
-	for (; p->unsent; p->next = (p->next + 1) % PROCESSES)
-		if (p->next != p->me && p->sent[p->next] < EACH && !send_to(p, p->next))
+	for (; p->unsent; p->next = (p->next + 1) % processes)
+		if (p->next != p->me && p->sent[p->next] < each && !send_to(p, p->next))
 			return;
 }
 
@@ -76,12 +85,14 @@ static int receive(struct party *p)
 		check(errno == EAGAIN, "recvfrom");
 		return 0;
 	}
-	check(len >= (ssize_t)offsetof(struct note, fill) && n.from < PROCESSES && n.from != p->me && n.to == p->me,
+	if (len == 1) /* of a victim */
+		return 1;
+	check(len >= (ssize_t)offsetof(struct note, fill) && n.from < processes && n.from != p->me && n.to == p->me,
 	      "%zd bytes from %u to %u", len, n.from, n.to);
 	check(from.sin_port == names[n.from].sin_port, "%u has another port", n.from);
 	check(n.number == p->seen[n.from], "message %u of %u instead of %u", n.number, n.from, p->seen[n.from]);
 	check(len == (ssize_t)size_of(&n), "message %u of %u has %zd bytes", n.number, n.from, len);
-	for (i = 0; i < n.number; i++)
+	for (i = 0; i < n.number % (WORDS + 1); i++)
 		check(n.fill[i] == filling(&n, i), "word %u of message %u of %u", i, n.number, n.from);
 	p->seen[n.from]++;
 	p->unseen--;
@@ -90,12 +101,12 @@ static int receive(struct party *p)
 
 static void talk(void *arg)
 {
-	const struct rlimit few = {DESCRIPTORS, DESCRIPTORS};
-	struct party p = {.me = *(unsigned *)arg, .unsent = (PROCESSES - 1) * EACH, .unseen = (PROCESSES - 1) * EACH};
+	const struct rlimit few = {numbers_most, numbers_most};
+	struct party p = {.me = *(unsigned *)arg, .unsent = (processes - 1) * each, .unseen = (processes - 1) * each};
 	struct pollfd event;
 	char c;
 
-	alarm(test_alarm(60));
+	alarm(test_alarm(limit));
 	check(setrlimit(RLIMIT_NOFILE, &few) == 0, "setrlimit");
 	p.fd = bound(&names[p.me]);
 	check(fcntl(p.fd, F_SETFL, O_NONBLOCK) == 0, "O_NONBLOCK");
@@ -113,24 +124,82 @@ static void talk(void *arg)
 	close(p.fd);
 }
 
-int main(void)
+/* Sends to all others until it is killed. */
+static void harass(void *arg)
 {
-	unsigned numbers[PROCESSES], i;
-	pid_t pids[PROCESSES];
+	struct sockaddr_in any = loopback(0);
+	int fd = bound(&any);
+	unsigned to;
 	char c;
 
-	names = mmap(NULL, PROCESSES * sizeof(*names), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	check(names != MAP_FAILED, "mmap");
+	(void)arg;
+	check(fcntl(fd, F_SETFL, O_NONBLOCK) == 0, "O_NONBLOCK");
+	close(begin[1]);
+	tell(bound_all[1], "", 1);
+	check(read(begin[0], &c, 1) == 0, "the beginning");
+	for (to = 0;; to = (to + 1) % processes) {
+		sendto(fd, "", 1, 0, (struct sockaddr *)&names[to], sizeof(names[to]));
+		usleep(1000);
+	}
+}
+
+static void kill_or_stop(const pid_t victims[VICTIMS])
+{
+	unsigned i;
+
+	for (i = 0; i < VICTIMS; i++) {
+		usleep(7000);
+		check(kill(victims[i], i & 1 ? SIGSTOP : SIGKILL) == 0, "kill");
+	}
+}
+
+static void crowd(unsigned nvictims)
+{
+	unsigned numbers[MOST], i;
+	pid_t pids[MOST], victims[VICTIMS];
+	char c;
+
 	check(pipe(bound_all) == 0 && pipe(begin) == 0, "pipe");
-	for (i = 0; i < PROCESSES; i++) {
+	for (i = 0; i < processes; i++) {
 		numbers[i] = i;
 		pids[i] = start(talk, &numbers[i]);
 	}
-	for (i = 0; i < PROCESSES; i++)
+	for (i = 0; i < nvictims; i++)
+		victims[i] = start(harass, NULL);
+	for (i = 0; i < processes + nvictims; i++)
 		hear(bound_all[0], &c, 1);
 	close(begin[1]); /* all begin */
-	for (i = 0; i < PROCESSES; i++)
+	if (nvictims)
+		kill_or_stop(victims);
+	for (i = 0; i < processes; i++)
 		finished(pids[i]);
-	printf("%d processes, %d messages each to each other\n", PROCESSES, EACH);
+	for (i = 0; i < nvictims; i++) {
+		kill(victims[i], SIGKILL);
+		check(waitpid(victims[i], NULL, 0) == victims[i], "waitpid");
+	}
+	close(begin[0]);
+	close(bound_all[0]);
+	close(bound_all[1]);
+	printf("%u processes, %u messages each to each other, %u descriptors\n", processes, each, numbers_most);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 1)
+		processes = (unsigned)atoi(argv[1]);
+	if (argc > 2)
+		each = (unsigned)atoi(argv[2]);
+	if (argc > 3)
+		numbers_most = (unsigned)atoi(argv[3]);
+	if (argc > 4)
+		limit = (unsigned)atoi(argv[4]);
+	check(processes > 1 && processes <= MOST, "processes");
+	names = mmap(NULL, processes * sizeof(*names), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	check(names != MAP_FAILED, "mmap");
+	crowd(0);
+	if (argc > 1)
+		return 0;
+	numbers_most = 64;
+	crowd(VICTIMS);
 	return 0;
 }

@@ -2,7 +2,8 @@
 /*
  * test_shm_peer.c - the other processes of the host (transport/shm/peer.c): nothing is sent on a
  * control socket that never said HELLO, and a process has no more than a few of them, in whatever
- * pid namespace it is.
+ * pid namespace it is.  And peers without a control socket (cold.c): which of them become cold, and
+ * how they come back, or others in their name.
  *
  * The test is the other process.  The helper's functions are called in the helper.
  */
@@ -12,6 +13,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -164,20 +166,29 @@ END_TEST
 
 #define MOST 16 /* control sockets of one process */
 
-static void say_hello(int fd, unsigned who)
+static void send_hello(int fd, struct shm_ctl_msg msg)
 {
-	struct shm_ctl_msg msg = {.magic = SHM_MAGIC, .version = SHM_VERSION, .op = SHM_OP_HELLO, .self = {{2}}};
 	int wakes[2], fds[3] = {-1, -1, memfd_create("inbox", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
 
 	ck_assert_int_eq(pipe2(wakes, O_NONBLOCK | O_CLOEXEC), 0);
 	fds[0] = fds[1] = wakes[1];
 	ck_assert_int_eq(ftruncate(fds[2], SHM_CTL_BYTES), 0);
 	ck_assert_int_eq(fcntl(fds[2], F_ADD_SEALS, SHM_SEALS), 0);
-	memcpy(&msg.self.b[4], &who, sizeof(who));
+	msg.magic = SHM_MAGIC;
+	msg.version = SHM_VERSION;
+	msg.op = SHM_OP_HELLO;
 	ck_assert_int_eq(os_pass_send(fd, &msg, sizeof(msg), fds, 3, 0), 0);
 	close(wakes[0]);
 	close(wakes[1]);
 	close(fds[2]);
+}
+
+static void say_hello(int fd, unsigned who)
+{
+	struct shm_ctl_msg msg = {.self = {{2}}};
+
+	memcpy(&msg.self.b[4], &who, sizeof(who));
+	send_hello(fd, msg);
 }
 
 /*
@@ -264,6 +275,211 @@ START_TEST(many_processes)
 }
 END_TEST
 
+/* ---- cold peers ---- */
+
+#define FEW 64 /* descriptors: eight peers are warm */
+#define WARM (FEW / 8)
+
+/* The other process has our own id, so it lives. */
+static void say_session(int fd, uint64_t session, uint8_t whose)
+{
+	struct shm_ctl_msg msg = {.cookie = session, .whose = whose};
+
+	msg.self = *registry_self(rds_node_registry);
+	msg.slot = registry_self_slot(rds_node_registry);
+	send_hello(fd, msg);
+}
+
+static int comes(uint64_t session, uint8_t whose)
+{
+	int fd = dial();
+
+	ck_assert_int_eq(hear(fd, 0), SHM_OP_HELLO);
+	say_session(fd, session, whose);
+	return fd;
+}
+
+static void say_op(int fd, uint32_t op)
+{
+	struct shm_ctl_msg msg = {.magic = SHM_MAGIC, .version = SHM_VERSION, .op = op};
+
+	ck_assert_int_eq(os_pass_send(fd, &msg, sizeof(msg), NULL, 0, 0), 0);
+}
+
+static uint64_t wanted_session;
+static int found_warmth; /* -1: there is no such session; of several the newest */
+
+static void find_session(void)
+{
+	struct shm_peer *p;
+
+	found_warmth = -1;
+	for (p = rds_shm.peers; p && found_warmth < 0; p = p->next)
+		if (!p->dead && p->known && p->session == wanted_session) {
+			found_warmth = p->warmth;
+			ck_assert((p->fd < 0) == (p->warmth == SHM_COLD));
+			ck_assert((os_fd(&p->helper.fd) < 0) == (p->warmth == SHM_COLD));
+		}
+}
+
+static int warmth_of(uint64_t session)
+{
+	helper_catches_up();
+	wanted_session = session;
+	in_helper(find_session);
+	return found_warmth;
+}
+
+static int heard_warm(int fd)
+{
+	struct shm_ctl_msg msg;
+
+	if (os_recv(fd, &msg, sizeof(msg), 0) != sizeof(msg))
+		return -EPIPE;
+	ck_assert_uint_eq(msg.op, SHM_OP_WARM);
+	return msg.err;
+}
+
+/* It leaves without being taken for dead, and comes back. */
+START_TEST(leaves_and_returns)
+{
+	int fd = comes(5, SHM_SESSION_NEW);
+
+	ck_assert_int_eq(warmth_of(5), SHM_WARM);
+	say_op(fd, SHM_OP_COOL);
+	ck_assert_int_eq(warmth_of(5), SHM_COOLING);
+	close(fd);
+	ck_assert_int_eq(warmth_of(5), SHM_COLD);
+	fd = comes(5, SHM_SESSION_MINE);
+	ck_assert_int_eq(heard_warm(fd), 0);
+	ck_assert_int_eq(warmth_of(5), SHM_WARM);
+	close(fd);
+	ck_assert_int_eq(warmth_of(5), -1);
+}
+END_TEST
+
+/* What it said last on the old socket is read first, whichever event comes first. */
+static int old_fd, new_fd;
+
+/* Sockets of the helper's table. */
+static void come(void)
+{
+	old_fd = dial();
+	say_session(old_fd, 5, SHM_SESSION_NEW);
+}
+
+static void leave_and_return(void)
+{
+	say_op(old_fd, SHM_OP_COOL);
+	os_close(old_fd);
+	new_fd = dial();
+	say_session(new_fd, 5, SHM_SESSION_MINE);
+}
+
+static void has_returned(void)
+{
+	ck_assert_int_eq(hear(new_fd, MSG_DONTWAIT), SHM_OP_HELLO);
+	ck_assert_int_eq(hear(new_fd, MSG_DONTWAIT), SHM_OP_WARM);
+	ck_assert_int_eq(hear(new_fd, MSG_DONTWAIT), -EAGAIN);
+}
+
+START_TEST(returns_at_once)
+{
+	in_helper(come);
+	ck_assert_int_eq(warmth_of(5), SHM_WARM);
+	in_helper(leave_and_return);
+	ck_assert_int_eq(warmth_of(5), SHM_WARM);
+	in_helper(has_returned);
+}
+END_TEST
+
+/* With few descriptors, those who came first make way, and can come back. */
+START_TEST(many_are_cooled)
+{
+	const struct rlimit few = {FEW, FEW};
+	int fd[WARM + 4];
+	unsigned i;
+
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
+	for (i = 0; i < WARM + 4; i++) {
+		fd[i] = comes(i + 1, SHM_SESSION_NEW);
+		ck_assert_int_eq(warmth_of(i + 1), SHM_WARM);
+	}
+	for (i = 0; i < 4; i++) {
+		ck_assert_int_eq(warmth_of(i + 1), SHM_COLD);
+		ck_assert_int_eq(hear(fd[i], 0), SHM_OP_COOL);
+		ck_assert_int_eq(hear(fd[i], 0), 0);
+		close(fd[i]);
+	}
+	for (; i < WARM + 4; i++)
+		ck_assert_int_eq(hear(fd[i], MSG_DONTWAIT), -EAGAIN);
+	fd[0] = comes(1, SHM_SESSION_MINE);
+	ck_assert_int_eq(heard_warm(fd[0]), 0);
+	ck_assert_int_eq(warmth_of(1), SHM_WARM);
+	ck_assert_int_eq(warmth_of(5), SHM_COLD);
+}
+END_TEST
+
+/* ---- lies ---- */
+
+START_TEST(returns_and_was_never_there)
+{
+	int fd = comes(7, _i ? SHM_SESSION_YOURS : SHM_SESSION_MINE);
+
+	ck_assert_int_eq(heard_warm(fd), -ENOENT);
+	ck_assert_int_eq(hear(fd, 0), 0);
+}
+END_TEST
+
+/* Another process knows the number of a session, and says that it is that process. */
+START_TEST(returns_as_another)
+{
+	int fd = comes(5, SHM_SESSION_NEW);
+
+	ck_assert_int_eq(warmth_of(5), SHM_WARM);
+	say_op(fd, SHM_OP_COOL);
+	close(fd);
+	ck_assert_int_eq(warmth_of(5), SHM_COLD);
+	elsewhere = true;
+	fd = comes(5, SHM_SESSION_MINE);
+	ck_assert_int_eq(hear(fd, 0), 0);
+	ck_assert_int_eq(warmth_of(5), SHM_COLD);
+}
+END_TEST
+
+START_TEST(returns_and_is_still_there)
+{
+	int fd = comes(5, SHM_SESSION_NEW), second;
+
+	ck_assert_int_eq(warmth_of(5), SHM_WARM);
+	second = comes(5, SHM_SESSION_MINE);
+	ck_assert_int_eq(hear(second, 0), 0);
+	ck_assert_int_eq(hear(fd, MSG_DONTWAIT), -EAGAIN);
+	ck_assert_int_eq(warmth_of(5), SHM_WARM);
+}
+END_TEST
+
+START_TEST(leaves_and_was_never_there)
+{
+	int fd = dial();
+
+	ck_assert_int_eq(hear(fd, 0), SHM_OP_HELLO);
+	say_op(fd, _i ? SHM_OP_WARM : SHM_OP_COOL);
+	ck_assert_int_eq(hear(fd, 0), 0);
+}
+END_TEST
+
+START_TEST(leaves_and_goes_on)
+{
+	int fd = comes(5, SHM_SESSION_NEW);
+
+	say_op(fd, SHM_OP_COOL);
+	say_op(fd, SHM_OP_LOOK);
+	ck_assert_int_eq(hear(fd, 0), 0);
+	ck_assert_int_eq(warmth_of(5), -1);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("shm_peer");
@@ -274,5 +490,13 @@ int main(void)
 	tcase_add_loop_test(t, many_that_say_nothing, 0, 2);
 	tcase_add_test(t, many_of_one_process);
 	tcase_add_test(t, many_processes);
+	tcase_add_test(t, leaves_and_returns);
+	tcase_add_test(t, returns_at_once);
+	tcase_add_test(t, many_are_cooled);
+	tcase_add_loop_test(t, returns_and_was_never_there, 0, 2);
+	tcase_add_test(t, returns_as_another);
+	tcase_add_test(t, returns_and_is_still_there);
+	tcase_add_loop_test(t, leaves_and_was_never_there, 0, 2);
+	tcase_add_test(t, leaves_and_goes_on);
 	return suite_run(s);
 }

@@ -157,7 +157,9 @@ int shm_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rd
 		return -ENOMEM;
 	ep->head.conn = conn;
 	ep->cookie = ++rds_shm.next_cookie;
-	err = shm_rings_create(ep, (uint32_t)rds_options()->shm_ring, &fd);
+	do
+		err = shm_rings_create(ep, (uint32_t)rds_options()->shm_ring, &fd);
+	while (err == -EMFILE && shm_cold_make_room(p, true));
 	if (!err) {
 		msg.laddr = id->laddr;
 		msg.faddr = id->faddr;

@@ -6,7 +6,7 @@
  * thousand connections.  A full socket only means that the peer's helper was busy, or stopped, for
  * a moment.  Packets that must arrive (REPLY, CLOSE) are queued and sent later, in order.  Packets
  * that can be sent at another time (CONNECT, LOOK) fail with -EAGAIN meanwhile, so that they never
- * overtake queued packets.
+ * overtake queued packets.  The same holds while the peer has no control socket (cold.c).
  *
  * The queue is bounded.  The control socket of a peer that sends requests and never reads the
  * answers is closed.  Helper thread only.
@@ -44,6 +44,11 @@ ssize_t shm_ctl_recv(int fd, struct shm_ctl_msg *msg, int fds[OS_PASS_MAX], unsi
 
 int shm_ctl_try(struct shm_peer *p, const struct shm_ctl_msg *msg, const int *fds, unsigned nfds)
 {
+	if (unlikely(p->warmth != SHM_WARM)) {
+		if (p->warmth == SHM_COLD)
+			shm_peer_defer(p, SHM_DEFER_WARM);
+		return -EAGAIN;
+	}
 	return p->ctl_queue ? -EAGAIN : shm_ctl_send(p->fd, msg, fds, nfds);
 }
 
@@ -74,10 +79,13 @@ int shm_ctl_queue(struct shm_peer *p, const struct shm_ctl_msg *msg)
 {
 	int err = shm_ctl_try(p, msg, NULL, 0);
 
-	if (err == -EAGAIN)
+	/*
+	 * A hang-up is handled after all packets that the peer has sent before have been read.  If it
+	 * turns out that the peer has become cold, the packet goes on the next socket.
+	 */
+	if (err == -EAGAIN || err == -EPIPE || err == -ECONNRESET)
 		err = ctl_pkt_queue(p, msg);
-	/* A hang-up is handled after all packets that the peer has sent before have been read. */
-	return err == -EPIPE || err == -ECONNRESET ? 0 : err;
+	return err;
 }
 
 static void ctl_pkt_drop_first(struct shm_peer *p)
@@ -99,16 +107,13 @@ int shm_ctl_flush(struct shm_peer *p)
 {
 	int err;
 
-	while (p->ctl_queue) {
+	while (p->ctl_queue && p->warmth == SHM_WARM) {
 		err = shm_ctl_send(p->fd, &p->ctl_queue->msg, NULL, 0);
-		if (err == -EAGAIN)
+		if (err == -EAGAIN || err == -EPIPE || err == -ECONNRESET) /* as in shm_ctl_queue() */
 			return 0;
-		if (err == -EPIPE || err == -ECONNRESET) /* as in shm_ctl_queue() */
-			shm_ctl_drop(p);
-		else if (err)
+		if (err)
 			return err;
-		else
-			ctl_pkt_drop_first(p);
+		ctl_pkt_drop_first(p);
 	}
 	return 0;
 }

@@ -96,7 +96,10 @@ enum shm_op {
 	SHM_OP_REPLY = 3,
 	SHM_OP_CLOSE = 4,
 	SHM_OP_LOOK = 5, /* recheck: the receiver acts as if that bell had rung */
+	SHM_OP_COOL = 6, /* the sender gives the control socket up, and stays (cold.c) */
+	SHM_OP_WARM = 7, /* a new control socket for a cold peer is in use; err: there is no such peer */
 };
+enum shm_session { SHM_SESSION_NEW, SHM_SESSION_MINE, SHM_SESSION_YOURS };
 struct shm_ctl_msg {
 	uint32_t magic, version;
 	uint32_t op;
@@ -108,14 +111,19 @@ struct shm_ctl_msg {
 	int32_t reader;
 	struct in6_addr laddr, faddr; /* CONNECT: the sender's view */
 	uint32_t scope;
-	uint8_t tos, pad[3];
+	uint8_t tos;
+	uint8_t whose; /* HELLO: enum shm_session; who has chosen `cookie` */
+	uint8_t pad[2];
 	uint32_t bell; /* CONNECT, REPLY: the bit by which to ring the sender of this packet */
 	/* REPLY, CLOSE, LOOK: the receiver's own bit, as it has sent it before */
 	uint32_t peer_bell;
 	struct rds_received rx; /* CONNECT, REPLY: what the sender of this packet has received */
 	/* Bytes per direction.  CONNECT: of the memory; REPLY: that are used, so many or fewer. */
 	uint64_t ring;
-	/* CONNECT, REPLY, CLOSE: number of the attempt, chosen by the initiator */
+	/*
+	 * CONNECT, REPLY, CLOSE: number of the attempt, chosen by the initiator.  HELLO: number of
+	 * the session, chosen by who has connected first.
+	 */
 	uint64_t cookie;
 };
 

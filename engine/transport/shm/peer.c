@@ -15,12 +15,12 @@
  * Helper thread only.
  */
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/un.h>
 
+#include "engine/node/socket_name.h"
 #include "engine/transport/shm/shm.h"
 
 #define SOCKETS_PER_PEER 16
@@ -29,19 +29,10 @@
 struct shm rds_shm;
 
 static void peer_ctl_event(struct rds_helper_event *ev, uint32_t events);
-static void shm_peer_dead(struct shm_peer *p, int why);
 
 static socklen_t shm_peer_address(const struct rds_procid *id, struct sockaddr_un *un)
 {
-	unsigned i;
-	int n = 0;
-
-	memset(un, 0, sizeof(*un));
-	un->sun_family = AF_UNIX;
-	n = snprintf(un->sun_path + 1, sizeof(un->sun_path) - 1, "rdspreload-shm-");
-	for (i = 0; i < RDS_PROCID_LEN; i++)
-		n += snprintf(un->sun_path + 1 + n, 3, "%02x", id->b[i]);
-	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+	return rds_node_name_address("rdspreload-shm-", id, un);
 }
 
 /*
@@ -94,27 +85,54 @@ static bool peer_allowed(int fd, struct ucred *cred)
 
 /* ---- peers ---- */
 
+/*
+ * The control socket of p is fd from now on.  EPOLLOUT and edges from the start, since the descriptor
+ * may have another number later (sys/os.h).
+ */
+int shm_peer_open(struct shm_peer *p, int fd)
+{
+	int err = os_dup_high_slot(fd, &p->fd);
+
+	if (err < 0)
+		return err;
+	err = rds_helper_event_add(&p->ev->ev, &p->fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
+	if (err < 0) {
+		os_close_slot(&p->fd);
+		return err;
+	}
+	rds_shm.nopen++;
+	p->opened_at = os_now_ns();
+	p->used_order = ++rds_shm.next_use;
+	return 0;
+}
+
+void shm_peer_shut(struct shm_peer *p)
+{
+	if (p->fd >= 0) {
+		rds_helper_event_del(p->fd);
+		os_close_slot(&p->fd);
+		rds_shm.nopen--;
+	}
+	shm_wake_fds_close(p);
+}
+
 static struct shm_peer *shm_peer_new(int fd, const struct ucred *cred)
 {
 	struct shm_peer *p = calloc(1, sizeof(*p));
 
-	if (!p) {
+	if (p)
+		p->ev = calloc(1, sizeof(*p->ev));
+	if (!p || !p->ev) {
 		os_close(fd);
-		return NULL;
-	}
-	p->ev.fn = peer_ctl_event;
-	p->cred = *cred;
-	shm_peer_init(p);
-	if (os_dup_high_slot(fd, &p->fd) < 0) {
 		free(p);
 		return NULL;
 	}
-	/*
-	 * EPOLLOUT and edges from the start, since the descriptor may have another number later
-	 * (sys/os.h).
-	 */
-	if (rds_helper_event_add(&p->ev, &p->fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET) < 0) {
-		os_close_slot(&p->fd);
+	p->ev->ev.fn = peer_ctl_event;
+	p->ev->peer = p;
+	p->cred = *cred;
+	shm_peer_init(p);
+	if (shm_peer_open(p, fd) < 0) {
+		free(p->ev);
 		free(p);
 		return NULL;
 	}
@@ -123,24 +141,33 @@ static struct shm_peer *shm_peer_new(int fd, const struct ucred *cred)
 	return p;
 }
 
-/*
- * The first packet on a control socket.  If it cannot be sent (ETOOMANYREFS, no memory), nothing
- * may be sent after it: the peer is dead, and the next connect makes a new socket.
- */
-static int peer_send_hello(struct shm_peer *p)
+int shm_peer_say_hello(int fd, uint64_t session, uint8_t whose)
 {
 	struct shm_ctl_msg msg = {.magic = SHM_MAGIC, .version = SHM_VERSION, .op = SHM_OP_HELLO};
 	int fds[3], err;
 
 	msg.self = *registry_self(rds_node_registry);
 	msg.slot = registry_self_slot(rds_node_registry);
+	msg.cookie = session;
+	msg.whose = whose;
 	shm_fetch_offer(&msg);
 	os_fds_hold();
 	fds[0] = rds_helper_leader_fd();
 	fds[1] = rds_helper_kick_fd();
 	fds[2] = rds_shm.inbox_fd;
-	err = shm_ctl_send(p->fd, &msg, fds, 3);
+	err = shm_ctl_send(fd, &msg, fds, 3);
 	os_fds_release();
+	return err;
+}
+
+/*
+ * The first packet on a control socket.  If it cannot be sent (ETOOMANYREFS, no memory), nothing
+ * may be sent after it: the peer is dead, and the next connect makes a new socket.
+ */
+static int peer_send_hello(struct shm_peer *p)
+{
+	int err = shm_peer_say_hello(p->fd, p->session, SHM_SESSION_NEW);
+
 	if (err)
 		shm_peer_dead(p, err);
 	return err;
@@ -161,38 +188,62 @@ static struct shm_peer *shm_peer_find(const struct rds_procid *id)
 	return found;
 }
 
-static int shm_peer_dial(const struct rds_conn_id *id, struct shm_peer **out)
+int shm_peer_dial(const struct rds_procid *id, struct ucred *cred)
 {
 	struct sockaddr_un un;
-	socklen_t len = shm_peer_address(&id->peer, &un);
-	int fd = os_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err;
-	struct shm_peer *p;
-	struct ucred cred;
+	socklen_t len = shm_peer_address(id, &un);
+	int fd, err;
 
+	if (!shm_cold_may_dial())
+		return -EAGAIN;
+	shm_cold_make_room(NULL, false);
+	do
+		fd = os_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	while (fd == -EMFILE && shm_cold_make_room(NULL, true));
 	if (fd < 0)
 		return fd;
 	err = os_connect(fd, (struct sockaddr *)&un, len);
-	if (!err && !peer_allowed(fd, &cred))
+	if (!err && !peer_allowed(fd, cred))
 		err = -EACCES;
 	if (err < 0) {
 		os_close(fd);
 		return err;
 	}
+	return fd;
+}
+
+static int peer_dial_first(const struct rds_conn_id *id, struct shm_peer **out)
+{
+	struct ucred cred;
+	struct shm_peer *p;
+	int fd = shm_peer_dial(&id->peer, &cred), err;
+
+	if (fd < 0)
+		return fd;
 	p = shm_peer_new(fd, &cred);
 	if (!p)
 		return -ENOMEM;
 	p->id = id->peer;
 	p->slot = id->peer_slot;
 	p->dialled = true;
+	p->session = ++rds_shm.next_session;
 	err = peer_send_hello(p);
 	*out = p;
 	return err;
 }
 
+/* A cold peer gets its control socket first: the caller tries again. */
 int shm_peer_get(const struct rds_conn_id *id, struct shm_peer **out)
 {
-	*out = shm_peer_find(&id->peer);
-	return *out ? 0 : shm_peer_dial(id, out);
+	struct shm_peer *p = *out = shm_peer_find(&id->peer);
+
+	if (!p)
+		return peer_dial_first(id, out);
+	if (likely(p->warmth == SHM_WARM))
+		return 0;
+	if (p->warmth == SHM_COLD)
+		shm_peer_defer(p, SHM_DEFER_WARM);
+	return -EAGAIN;
 }
 
 /*
@@ -214,7 +265,7 @@ static bool peer_listens(const struct rds_procid *id)
 }
 
 /* The control socket is gone, and so are all connections over it. */
-static void shm_peer_dead(struct shm_peer *p, int why)
+void shm_peer_dead(struct shm_peer *p, int why)
 {
 	/*
 	 * Slot and id come from HELLO or from the connect.  With neither, there are no connections.
@@ -224,13 +275,16 @@ static void shm_peer_dead(struct shm_peer *p, int why)
 	if (p->dead)
 		return;
 	p->dead = true;
+	rds_shm.ncold -= p->warmth == SHM_COLD;
 	rds_debug("the control socket of process %d is gone: %s", (int)p->cred.pid, strerror(-why));
-	rds_helper_event_del(p->fd);
 	shm_ctl_drop(p);
+	if (!gone && p->warmth == SHM_COLD)
+		shm_cold_tell_end(p);
 	while (p->eps)
 		shm_ep_down(p->eps, why, gone);
-	os_close_slot(&p->fd);
-	shm_wake_fds_close(p);
+	shm_peer_shut(p);
+	if (gone && p->known)
+		shm_cold_look_soon(); /* where one ends, others may end, too */
 	if (p->inbox)
 		munmap(p->inbox, SHM_CTL_BYTES);
 	p->inbox = NULL;
@@ -247,6 +301,9 @@ void rds_shm_reclaim(void)
 			continue;
 		}
 		*pp = p->next;
+		if (rds_shm.cold_next == p)
+			rds_shm.cold_next = p->next;
+		free(p->ev);
 		free(p);
 	}
 }
@@ -293,29 +350,52 @@ static int wake_fd_check(int fd, int *mode)
 	return flags & O_NONBLOCK ? 0 : os_fcntl(fd, F_SETFL, flags | O_NONBLOCK);
 }
 
-static int peer_on_hello(struct shm_peer *p, const struct shm_ctl_msg *msg, int fds[OS_PASS_MAX], unsigned nfds)
+int shm_peer_check_hello(struct shm_peer *p, const struct shm_ctl_msg *msg, const int fds[OS_PASS_MAX], int modes[2])
 {
-	int err, leader, helper;
+	int err = peer_identity_check(p, msg);
 
-	if (p->known || nfds != 3 || (p->dialled && memcmp(&p->id, &msg->self, sizeof(p->id))))
-		return -EPROTO;
-	if (!p->dialled && !p->cred.pid && peer_too_many(&p->cred, &msg->self))
-		return -EUSERS;
-	err = peer_identity_check(p, msg);
 	if (!err)
-		err = wake_fd_check(fds[0], &leader);
+		err = wake_fd_check(fds[0], &modes[0]);
 	if (!err)
-		err = wake_fd_check(fds[1], &helper);
-	if (!err)
-		err = shm_inbox_attach(fds[2], &p->inbox);
+		err = wake_fd_check(fds[1], &modes[1]);
+	return err;
+}
+
+/* The first HELLO of a peer, which has been checked. */
+int shm_peer_learn(struct shm_peer *p, const struct shm_ctl_msg *hello, int inbox)
+{
+	int err = shm_inbox_attach(inbox, &p->inbox);
+
 	if (err)
 		return err;
-	shm_wake_fd_init(&p->leader, fds[0], leader);
-	shm_wake_fd_init(&p->helper, fds[1], helper);
-	fds[0] = fds[1] = -1;
-	p->id = msg->self;
+	p->id = hello->self;
 	p->known = true;
-	shm_fetch_learn(p, msg);
+	if (!p->dialled)
+		p->session = hello->cookie;
+	shm_fetch_learn(p, hello);
+	return 0;
+}
+
+static int peer_on_hello(struct shm_peer *p, const struct shm_ctl_msg *msg, int fds[OS_PASS_MAX], unsigned nfds)
+{
+	int err, modes[2];
+
+	if (nfds != 3 || ((p->dialled || p->known) && memcmp(&p->id, &msg->self, sizeof(p->id))))
+		return -EPROTO;
+	if (p->known || p->warmth != SHM_WARM)
+		return shm_cold_on_hello(p, msg, fds);
+	if (!p->dialled && msg->whose != SHM_SESSION_NEW)
+		return shm_cold_on_return(p, msg, fds);
+	if (!p->dialled && !p->cred.pid && peer_too_many(&p->cred, &msg->self))
+		return -EUSERS;
+	err = shm_peer_check_hello(p, msg, fds, modes);
+	if (!err)
+		err = shm_peer_learn(p, msg, fds[2]);
+	if (err)
+		return err;
+	shm_wake_fd_init(&p->leader, fds[0], modes[0], false);
+	shm_wake_fd_init(&p->helper, fds[1], modes[1], false);
+	fds[0] = fds[1] = -1;
 	return 0;
 }
 
@@ -327,6 +407,10 @@ static int peer_on_packet(struct shm_peer *p, const struct shm_ctl_msg *msg, int
 			  msg->version, SHM_VERSION);
 		return -EPROTO;
 	}
+	if (p->warmth == SHM_COOLING) /* COOL is the last one */
+		return -EPROTO;
+	p->used = true;
+	rds_shm.answered_at = os_now_ns();
 	switch (msg->op) {
 	case SHM_OP_LOOK:
 		shm_on_look(p, msg->peer_bell);
@@ -340,6 +424,10 @@ static int peer_on_packet(struct shm_peer *p, const struct shm_ctl_msg *msg, int
 	case SHM_OP_CLOSE:
 		shm_on_close(p, msg);
 		return 0;
+	case SHM_OP_COOL:
+		return shm_cold_on_cool(p);
+	case SHM_OP_WARM:
+		return shm_cold_on_warm(p, msg);
 	}
 	return -EPROTO;
 }
@@ -353,59 +441,109 @@ static void peers_read_rest(struct rds_timer *tm)
 	for (p = rds_shm.peers; p; p = p->next)
 		if (p->unread && !p->dead) {
 			p->unread = false;
-			peer_ctl_event(&p->ev, EPOLLIN);
+			peer_ctl_event(&p->ev->ev, EPOLLIN);
 		}
 }
 
-static void peer_read_later(struct shm_peer *p)
+static void peer_read_later(struct shm_peer *p, uint64_t ns)
 {
 	p->unread = true;
 	rds_shm.unread_timer.fn = peers_read_rest;
-	rds_timer_set(&rds_shm.unread_timer, os_now_ns());
+	(ns ? rds_timer_need : rds_timer_set)(&rds_shm.unread_timer, os_now_ns() + ns);
+}
+
+void shm_peer_read_later(struct shm_peer *p)
+{
+	peer_read_later(p, 0);
+}
+
+/*
+ * A packet loses its descriptors if no number is free, so this is checked before a packet is
+ * received.
+ */
+static bool peer_fds_fit(struct shm_peer *p)
+{
+	unsigned want = p->known && p->warmth == SHM_WARM ? 1 : 3;
+
+	while (!os_fds_available(p->fd, want))
+		if (!rds_helper_reserve_release() && !shm_cold_make_room(p, true)) {
+			rds_warn("cannot take the descriptors of another process: this one has too many open (ulimit "
+				 "-n?); its messages wait");
+			return false;
+		}
+	return true;
+}
+
+static void peer_hung_up(struct shm_peer *p, int why, bool by_peer)
+{
+	if (p->warmth == SHM_WARM || !by_peer)
+		shm_peer_dead(p, why);
+	else if (p->warmth != SHM_COLD)
+		shm_cold_hung_up(p);
+}
+
+/* Takes one packet.  False: there is none, or no control socket any more. */
+static bool peer_read_one(struct shm_peer *p, bool *reset)
+{
+	struct shm_ctl_msg msg;
+	int fds[OS_PASS_MAX], err = 0;
+	unsigned nfds, i;
+	ssize_t n = shm_ctl_recv(p->fd, &msg, fds, &nfds);
+
+	if (n == -EINTR)
+		return true;
+	if (n == -EAGAIN)
+		return false;
+	/*
+	 * The peer has left packets unread.  Packets that it sent before can still be received.
+	 */
+	if (n == -ECONNRESET && !*reset) {
+		*reset = true;
+		return true;
+	}
+	if (n > 0)
+		err = peer_on_packet(p, &msg, fds, nfds);
+	for (i = 0; i < nfds; i++)
+		if (fds[i] >= 0)
+			os_close(fds[i]);
+	if (n > 0 && !err)
+		return !p->dead && p->fd >= 0;
+	if (!p->dead)
+		peer_hung_up(p, n < 0 ? (int)n : err ? err : -EPIPE, !err && n != -EPROTO);
+	return false;
+}
+
+void shm_peer_read_all(struct shm_peer *p)
+{
+	bool reset = false;
+
+	while (!p->dead && p->fd >= 0 && peer_read_one(p, &reset))
+		;
 }
 
 static void peer_ctl_event(struct rds_helper_event *ev, uint32_t events)
 {
-	struct shm_peer *p = container_of(ev, struct shm_peer, ev);
-	struct shm_ctl_msg msg;
-	unsigned nfds, i, most = RDS_EVENT_MAX;
-	int fds[OS_PASS_MAX], err = 0;
+	struct shm_peer *p = container_of(ev, struct shm_ctl_event, ev)->peer;
+	unsigned most = RDS_EVENT_MAX;
 	bool reset = false;
-	ssize_t n;
+	int err;
 
 	if (events & EPOLLOUT) {
 		err = shm_ctl_flush(p);
 		if (err)
 			shm_peer_dead(p, err);
 	}
-	while (!p->dead) {
-		if (!most--) {
-			peer_read_later(p);
-			return;
-		}
-		n = shm_ctl_recv(p->fd, &msg, fds, &nfds);
-		if (n == -EINTR)
-			continue;
-		if (n == -EAGAIN)
-			return;
-		/*
-		 * The peer has left packets unread.  Packets that it sent before can still be
-		 * received.
-		 */
-		if (n == -ECONNRESET && !reset) {
-			reset = true;
-			continue;
-		}
-		if (n > 0)
-			err = peer_on_packet(p, &msg, fds, nfds);
-		for (i = 0; i < nfds; i++)
-			if (fds[i] >= 0)
-				os_close(fds[i]);
-		if (n <= 0 || err) {
-			shm_peer_dead(p, n < 0 ? (int)n : err ? err : -EPIPE);
-			return;
-		}
+	if (p->dead || p->fd < 0)
+		return;
+	if (!peer_fds_fit(p)) {
+		peer_read_later(p, LISTEN_PAUSE_NS);
+		return;
 	}
+	while (peer_read_one(p, &reset))
+		if (!most--) {
+			peer_read_later(p, 0);
+			return;
+		}
 }
 
 static void peer_listen_again(struct rds_timer *tm)
@@ -428,6 +566,20 @@ static void peer_listen_pause(int err)
 	rds_timer_set(&again, os_now_ns() + LISTEN_PAUSE_NS);
 }
 
+/*
+ * Its HELLO is there in most cases: the next one's may not be counted together with it.  It may have
+ * hung up already, and left packets.
+ */
+static void peer_greet(struct shm_peer *p)
+{
+	int err = shm_peer_say_hello(p->fd, 0, SHM_SESSION_NEW);
+
+	if (err && err != -EPIPE && err != -ECONNRESET)
+		shm_peer_dead(p, err);
+	else
+		peer_ctl_event(&p->ev->ev, EPOLLIN);
+}
+
 static void peer_listen_event(struct rds_helper_event *ev, uint32_t events)
 {
 	unsigned most = RDS_EVENT_MAX; /* level triggered: the event comes again for the rest */
@@ -440,7 +592,7 @@ static void peer_listen_event(struct rds_helper_event *ev, uint32_t events)
 	while (most--) {
 		fd = os_accept4(rds_shm.listen_fd, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd < 0) {
-			if (fd == -EMFILE && rds_helper_reserve_release())
+			if (fd == -EMFILE && (rds_helper_reserve_release() || shm_cold_make_room(NULL, true)))
 				continue;
 			if (fd != -EAGAIN && fd != -EINTR)
 				peer_listen_pause(fd);
@@ -450,13 +602,10 @@ static void peer_listen_event(struct rds_helper_event *ev, uint32_t events)
 			os_close(fd);
 			continue;
 		}
+		shm_cold_make_room(NULL, false);
 		p = shm_peer_new(fd, &cred);
-		/*
-		 * Its HELLO is there in most cases: the next one's may not be counted together with
-		 * it.
-		 */
-		if (p && !peer_send_hello(p))
-			peer_ctl_event(&p->ev, EPOLLIN);
+		if (p)
+			peer_greet(p);
 	}
 }
 
@@ -477,9 +626,12 @@ static int shm_start(struct rds_transport *t)
 	s->listener.fn = peer_listen_event;
 	s->need_bell = true;
 	shm_recheck_init();
+	shm_cold_init();
 	err = shm_rings_check_limit();
 	if (!err)
 		err = shm_inbox_open();
+	if (!err)
+		err = shm_wake_socket_open();
 	if (err)
 		return err;
 	fd = os_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -501,6 +653,7 @@ static void shm_stop(struct rds_transport *t)
 	struct shm *s = (struct shm *)t;
 
 	os_close_slot(&s->listen_fd);
+	shm_wake_socket_close();
 	shm_inbox_close();
 }
 
@@ -514,6 +667,7 @@ void rds_shm_fork_child(void)
 
 	os_fork_zero(&rds_shm, sizeof(rds_shm));
 	rds_shm.t = t;
+	shm_wake_socket_init();
 }
 
 static const struct rds_transport_ops shm_ops = {
@@ -547,5 +701,6 @@ struct rds_transport *rds_shm_transport(void)
 	rds_shm.t = (struct rds_transport){.ops = &shm_ops};
 	atomic_store(&rds_shm.listen_fd, -1);
 	atomic_store(&rds_shm.inbox_fd, -1);
+	shm_wake_socket_init();
 	return &rds_shm.t;
 }

@@ -11,7 +11,7 @@
  *     awake, and the sender has not woken it.  Then the sender checks after a tick whether the
  *     receiver has noticed it.  (The receiver writes into the ring how far it has received, and
  *     which answers it has seen.)  If not, the sender sends LOOK on the control socket, to which
- *     only these two processes can write.
+ *     only these two processes can write.  To a cold peer a datagram says the same.
  *   - A process that was woken and finds no bell rung checks every ring after a tick.
  *
  * The timers run in the helper.  Must not know what messages are.
@@ -46,7 +46,7 @@ void shm_recheck_inbox(void)
 	recheck_arm(&rds_shm.sweep_timer, &rds_shm.sweep_armed);
 }
 
-static bool ep_unnoticed(const struct shm_ep *ep)
+bool shm_ep_unnoticed(const struct shm_ep *ep)
 {
 	return atomic_load(&ep->tx->seen) != atomic_load(&ep->tx->tail) ||
 	       atomic_load(&ep->rx->room_seen) != atomic_load(&ep->rx->room_said);
@@ -60,6 +60,17 @@ static void ep_feed(struct shm_ep *ep)
 	rx_lock();
 	ep->head.t->up->writable(ep->head.conn);
 	rx_unlock();
+}
+
+/* Its helper looks at all rings.  The look at cold peers goes on to ask whether it lives. */
+static int recheck_ask_cold(struct shm_peer *p)
+{
+	int err = shm_wake_socket_send(&p->id, true);
+
+	if (err == -ECONNREFUSED)
+		shm_peer_defer(p, SHM_DEFER_ALIVE);
+	shm_cold_look_soon();
+	return err;
 }
 
 /* One LOOK is enough, because the control socket loses nothing. */
@@ -76,10 +87,10 @@ static void recheck_ask(struct rds_timer *tm)
 			if (!ep->up || !atomic_exchange(&ep->recheck, false))
 				continue;
 			ep_feed(ep);
-			if (!ep_unnoticed(ep))
+			if (!shm_ep_unnoticed(ep))
 				continue;
 			msg.peer_bell = ep->bell_there;
-			if (shm_ctl_try(p, &msg, NULL, 0) == -EAGAIN)
+			if (p->warmth == SHM_WARM ? shm_ctl_try(p, &msg, NULL, 0) : recheck_ask_cold(p))
 				shm_recheck_later(ep);
 		}
 	}

@@ -92,13 +92,33 @@ struct shm_ep {
 struct shm_wake_fd {
 	struct os_fd fd;
 	/* open for reading, too, so there is always a reader and a write raises no SIGPIPE */
-	bool has_reader;
+	_Atomic bool has_reader;
 };
-enum { SHM_DEFER_WAKE_LEADER = 1, SHM_DEFER_WAKE_HELPER = 2, SHM_DEFER_BREAK = 4 };
+enum {
+	SHM_DEFER_WAKE_LEADER = 1,
+	SHM_DEFER_WAKE_HELPER = 2,
+	SHM_DEFER_BREAK = 4,
+	SHM_DEFER_WARM = 8,  /* the peer is cold, and needs its control socket */
+	SHM_DEFER_ALIVE = 16 /* the peer is cold, and may have ended */
+};
+
+/* Has the peer a control socket and pipes (cold.c)? */
+enum shm_warmth {
+	SHM_WARM,
+	SHM_COOLING, /* the peer gives the control socket up: nothing more is sent on it */
+	SHM_COLD,
+	SHM_WARMING, /* this process has connected again, and the peer has not answered */
+};
+
+/* The control socket in the epoll set. */
+struct shm_ctl_event {
+	struct rds_helper_event ev;
+	struct shm_peer *peer;
+};
 
 struct shm_peer {
 	struct shm_peer *next;
-	struct rds_helper_event ev;
+	struct shm_ctl_event *ev;
 	_Atomic int fd; /* control socket */
 	struct rds_procid id;
 	uint32_t slot; /* registry */
@@ -111,10 +131,22 @@ struct shm_peer {
 	uint64_t id_at;
 	pid_t reader;
 	_Atomic bool fetched;
-	bool dialled; /* by this process: id and slot were known before HELLO */
-	bool dead;
+	/* by this process, the first time: id and slot were known before HELLO */
+	bool dialled;
+	_Atomic bool dead;
 	bool unread; /* the control socket has not been read to its end */
+	/* cold.c */
+	_Atomic uint8_t warmth; /* enum shm_warmth; the helper writes it */
+	bool answered;		/* SHM_WARMING: HELLO has come again */
+	uint64_t session;	/* number of the first connect, chosen by who dialled */
+	uint64_t used_order;	/* of the last use that was noticed, or of the connect */
+	uint64_t opened_at;	/* the control socket */
+	_Atomic bool used;	/* since that */
+	_Atomic unsigned cold_wakes;
 	struct shm_wake_fd leader, helper;
+	/* threads that may be about to write to a pipe; pipes that are closed when there is none */
+	_Atomic unsigned waking;
+	_Atomic int retired[2];
 	/* the peer's attention word as this process wrote it after it last woke the peer */
 	_Atomic uint32_t woken;
 	struct shm_inbox *inbox;
@@ -127,6 +159,7 @@ struct shm_peer {
 	_Atomic unsigned deferred_what;
 	unsigned nrequests;			 /* how often it did; helper */
 	_Atomic bool exporting;			 /* the export to the program is on its way */
+	bool exported;				 /* there was one */
 	struct rds_deferred_call fds_close_call; /* the program closes its numbers of the pipes */
 	_Atomic bool program_closed;
 };
@@ -151,6 +184,15 @@ struct shm {
 	_Atomic int listen_fd;
 	struct shm_peer *peers;
 	uint64_t next_cookie;
+	/* cold.c; helper */
+	unsigned nopen, ncold; /* peers with a control socket, and cold ones */
+	uint64_t next_session, next_use, answered_at;
+	struct shm_peer *cold_next; /* where the next look at cold peers begins */
+	bool cold_hurry, cold_awaited;
+	struct rds_timer cold_timer, warm_timer;
+	/* wake_socket.c */
+	struct os_fd wake;
+	struct rds_helper_event wake_event;
 	/* recheck.c */
 	struct rds_timer recheck_timer, sweep_timer;
 	struct rds_timer unread_timer; /* peer.c, helper */
@@ -206,12 +248,21 @@ void shm_bell_ring_own(struct shm_ep *ep); /* rx held */
 void shm_inbox_close(void);
 void shm_peer_init(struct shm_peer *p);
 bool shm_wake_fd_write(const struct shm_wake_fd *w, int fd); /* true: the wake-up is in the pipe */
+/* wake_socket.c */
+int shm_wake_socket_open(void); /* helper */
+void shm_wake_socket_close(void);
+void shm_wake_socket_init(void);
+/* The helper of the peer runs a round; look: and looks at all rings.  0 or -errno; any lock may be held. */
+int shm_wake_socket_send(const struct rds_procid *id, bool look);
+
 /* The peer has been woken, as `word` of its inbox asked for: no other thread need wake it again. */
 void shm_attention_claim(struct shm_peer *p, struct shm_inbox *there, uint32_t word);
 /* any thread: the helper does `what` for p */
 void shm_peer_defer(struct shm_peer *p, unsigned what);
-void shm_wake_fd_init(struct shm_wake_fd *w, int fd, int flags); /* helper, from HELLO */
-void shm_wake_fds_close(struct shm_peer *p);			 /* helper: p is dead */
+/* helper, from HELLO */
+void shm_wake_fd_init(struct shm_wake_fd *w, int fd, int flags, bool again);
+/* helper: p is dead or cold, and its control socket is closed */
+void shm_wake_fds_close(struct shm_peer *p);
 /* helper: no deferred call, nor the program's side, names the dead p */
 bool shm_peer_idle(struct shm_peer *p);
 
@@ -223,6 +274,8 @@ void shm_recheck_later(struct shm_ep *ep);
 void shm_recheck_memory(struct shm_ep *ep);
 /* rx held: this process was woken, and no bell had rung */
 void shm_recheck_inbox(void);
+/* The peer has not noticed all messages and answers of this endpoint. */
+bool shm_ep_unnoticed(const struct shm_ep *ep);
 void shm_on_look(struct shm_peer *p, uint32_t bell); /* helper: LOOK has come */
 
 /* fetch.c */
@@ -235,6 +288,36 @@ int shm_fetch(struct rds_ep *ep, void *to, size_t len, const struct rds_fetch_sr
 /* helper: finds the peer, or connects to it */
 int shm_peer_get(const struct rds_conn_id *id, struct shm_peer **out);
 void shm_peer_break(struct shm_peer *p);			       /* helper */
+void shm_peer_dead(struct shm_peer *p, int why);		       /* helper */
+/* For cold.c; helper. */
+int shm_peer_dial(const struct rds_procid *id, struct ucred *cred); /* a descriptor or -errno */
+int shm_peer_open(struct shm_peer *p, int fd);			    /* 0, or -errno and fd is closed */
+void shm_peer_shut(struct shm_peer *p);				    /* closes control socket and pipes */
+int shm_peer_say_hello(int fd, uint64_t session, uint8_t whose);
+int shm_peer_check_hello(struct shm_peer *p, const struct shm_ctl_msg *msg, const int fds[OS_PASS_MAX], int modes[2]);
+int shm_peer_learn(struct shm_peer *p, const struct shm_ctl_msg *hello, int inbox);
+void shm_peer_read_all(struct shm_peer *p);
+void shm_peer_read_later(struct shm_peer *p);
+
+/* cold.c; helper */
+void shm_cold_init(void);
+/*
+ * Makes room for one more control socket with its pipes, where there are many.  must: no descriptor is
+ * free.  False: no peer can be made cold.
+ */
+bool shm_cold_make_room(const struct shm_peer *except, bool must);
+bool shm_cold_may_dial(void);
+void shm_cold_hung_up(struct shm_peer *p); /* it was about to become cold, or warm */
+void shm_cold_warm(struct shm_peer *p);
+void shm_cold_check_alive(struct shm_peer *p);
+void shm_cold_look_soon(void);		    /* something waits for a cold peer */
+void shm_cold_tell_end(struct shm_peer *p); /* the connections with a cold peer are broken */
+/* Packets.  0 or -errno */
+int shm_cold_on_cool(struct shm_peer *p);
+int shm_cold_on_hello(struct shm_peer *p, const struct shm_ctl_msg *msg, int fds[OS_PASS_MAX]); /* p is warming */
+int shm_cold_on_warm(struct shm_peer *p, const struct shm_ctl_msg *msg);
+/* `from` has come in, and is the new control socket of a peer that was cold */
+int shm_cold_on_return(struct shm_peer *from, const struct shm_ctl_msg *msg, int fds[OS_PASS_MAX]);
 
 /* connect.c; helper */
 int shm_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn, struct rds_received here,

@@ -4,12 +4,13 @@
  *
  * A receiver polls its few hot rings.  A ring that is not polled says so (need_bell): its sender
  * sets the connection's bit in the receiver's inbox.  The sender then wakes the thread that
- * `attention` names, the leader or the helper, through a pipe.  After the wake-up the sender
- * changes attention to LAZY (it *claims* attention), so that one wake-up is sent, not many.  The
- * claim comes after the wake-up, because a process may be stopped or killed at any instruction.  If
- * it were killed between a claim and the wake-up, the receiver would sleep while its attention says
- * that it is awake.  Each announcement of attention has a number.  So a late claim fails, which
- * comes when the receiver has woken up and gone to sleep again.
+ * `attention` names, the leader or the helper, through a pipe (a cold peer by a datagram:
+ * wake_socket.c).  After the wake-up the sender changes attention to LAZY (it *claims* attention), so
+ * that one wake-up is sent, not many.  The claim comes after the wake-up, because a process may be
+ * stopped or killed at any instruction.  If it were killed between a claim and the wake-up, the
+ * receiver would sleep while its attention says that it is awake.  Each announcement of attention has
+ * a number.  So a late claim fails, which comes when the receiver has woken up and gone to sleep
+ * again.
  *
  * Both sides publish, then fence, then read what the other side has published.  So either the
  * sender sees that it has to ring, or the receiver sees the message when it checks once more before
@@ -26,6 +27,7 @@
  * the use of the stack.
  */
 #define CATCH_UP_DEPTH 8
+#define COLD_WAKES 256
 
 /* ---- sending side ---- */
 
@@ -35,12 +37,12 @@
  */
 static int wake_fd_get(struct shm_peer *p, struct shm_wake_fd *w)
 {
-	int fd = os_fd(&w->fd);
+	int fd = atomic_load(os_fd_slot(&w->fd));
 
 	if (likely(fd >= 0) || !atomic_load(&p->exporting))
 		return fd;
 	rds_fd_exchange_take();
-	return os_fd(&w->fd);
+	return atomic_load(os_fd_slot(&w->fd));
 }
 
 bool shm_wake_fd_write(const struct shm_wake_fd *w, int fd)
@@ -50,7 +52,9 @@ bool shm_wake_fd_write(const struct shm_wake_fd *w, int fd)
 	 * The peer may have just ended.  Then the pipe has no reader, unless this end is open for
 	 * reading, too.
 	 */
-	ssize_t n = likely(w->has_reader) ? os_write(fd, &one, sizeof(one)) : os_write_quiet(fd, &one, sizeof(one));
+	ssize_t n = likely(atomic_load_explicit(&w->has_reader, memory_order_relaxed))
+			    ? os_write(fd, &one, sizeof(one))
+			    : os_write_quiet(fd, &one, sizeof(one));
 
 	return n > 0 || n == -EAGAIN; /* EAGAIN: the pipe is full of earlier wake-ups */
 }
@@ -66,16 +70,49 @@ void shm_attention_claim(struct shm_peer *p, struct shm_inbox *there, uint32_t w
 
 enum wake_result { WAKE_SENT, WAKE_LEFT, WAKE_FAILED };
 
-static enum wake_result peer_wake_by(struct shm_peer *p, struct shm_wake_fd *w, unsigned want)
+/*
+ * A peer that is woken so often is not one of those that are used least: it gets its pipes back.  The
+ * peer may have ended, or end before it looks: a recheck tells.
+ */
+static enum wake_result peer_wake_cold(struct shm_ep *ep, unsigned want)
 {
-	int fd = wake_fd_get(p, w);
+	struct shm_peer *p = ep->peer;
+	int err = shm_wake_socket_send(&p->id, false);
 
-	if (unlikely(fd < 0)) {
-		/* The helper has a number of the pipe, and exports it for the next time. */
-		shm_peer_defer(p, want);
+	shm_recheck_later(ep);
+	if (atomic_fetch_add_explicit(&p->cold_wakes, 1, memory_order_relaxed) == COLD_WAKES)
+		shm_peer_defer(p, SHM_DEFER_WARM);
+	if (err == -EMFILE) {
+		shm_peer_defer(p, want); /* the helper has a socket */
 		return WAKE_LEFT;
 	}
-	return shm_wake_fd_write(w, fd) ? WAKE_SENT : WAKE_FAILED;
+	if (err == -ECONNREFUSED)
+		shm_peer_defer(p, SHM_DEFER_ALIVE);
+	return err ? WAKE_FAILED : WAKE_SENT;
+}
+
+/* `waking` is for wake_fds.c: the pipe is not closed as long as this thread may be writing to it. */
+static enum wake_result peer_wake_by(struct shm_ep *ep, struct shm_wake_fd *w, unsigned want)
+{
+	struct shm_peer *p = ep->peer;
+	enum wake_result woken = WAKE_LEFT;
+	int fd;
+
+	atomic_fetch_add(&p->waking, 1);
+	fd = wake_fd_get(p, w);
+	if (likely(fd >= 0))
+		woken = shm_wake_fd_write(w, fd) ? WAKE_SENT : WAKE_FAILED;
+	atomic_fetch_sub(&p->waking, 1);
+	if (likely(fd >= 0)) {
+		if (unlikely(!atomic_load_explicit(&p->used, memory_order_relaxed)))
+			atomic_store_explicit(&p->used, true, memory_order_relaxed);
+		return woken;
+	}
+	if (atomic_load(&p->warmth) != SHM_WARM)
+		return peer_wake_cold(ep, want);
+	/* The helper has a number of the pipe, and exports it for the next time. */
+	shm_peer_defer(p, want);
+	return WAKE_LEFT;
 }
 
 static void peer_wake(struct shm_ep *ep, bool service)
@@ -87,19 +124,20 @@ static void peer_wake(struct shm_ep *ep, bool service)
 	if (!p)
 		return;
 	if (who == RDS_ATT_LEADER) {
-		woken = peer_wake_by(p, &p->leader, SHM_DEFER_WAKE_LEADER);
+		woken = peer_wake_by(ep, &p->leader, SHM_DEFER_WAKE_LEADER);
 		rds_transport_wakes.peer_woken();
 	} else if (who == RDS_ATT_HELPER || (service && who != RDS_ATT_POLLING)) {
-		woken = peer_wake_by(p, &p->helper, SHM_DEFER_WAKE_HELPER);
+		woken = peer_wake_by(ep, &p->helper, SHM_DEFER_WAKE_HELPER);
 	}
 	if (woken == WAKE_SENT)
 		shm_attention_claim(p, ep->there, word);
 	if (woken == WAKE_FAILED) {
 		/*
 		 * The peer's inbox says that the peer is awake.  If this process has not written
-		 * that, another process may have, and it may be wrong.
+		 * that, another process may have, and it may be wrong.  A cold peer may have ended.
 		 */
-		if (who != RDS_ATT_LAZY || word != atomic_load_explicit(&p->woken, memory_order_relaxed))
+		if (who != RDS_ATT_LAZY || word != atomic_load_explicit(&p->woken, memory_order_relaxed) ||
+		    atomic_load_explicit(&p->warmth, memory_order_relaxed) != SHM_WARM)
 			shm_recheck_later(ep);
 	}
 }

@@ -8,6 +8,10 @@
  * program never wakes, for example a thousand idle ones, take none of its descriptors.  If no
  * number is free in the program's table, all wake-ups go through the helper.
  *
+ * When a peer becomes cold (cold.c), both sides close their numbers.  Program's threads may be about
+ * to write to one at that moment, so a number of the program's table is taken out of its place first,
+ * and closed when no thread is (`waking`).
+ *
  * A peer's structure is freed after the helper has declared the peer dead and the program's side
  * has closed its numbers (`fds_close_call`).
  */
@@ -24,11 +28,20 @@ static void wake_fds_export(struct shm_peer *p)
 	int fds[2] = {os_fd(&p->leader.fd), os_fd(&p->helper.fd)};
 
 	p->nrequests++;
-	if (!os_fd_table || (p->nrequests & (p->nrequests - 1)) || atomic_load(&p->exporting))
+	if (!os_fd_table || fds[0] < 0 || (p->nrequests & (p->nrequests - 1)) || atomic_load(&p->exporting))
 		return;
 	atomic_store(&p->exporting, true);
+	p->exported = true;
 	if (rds_export_to_program(RDS_EXPORT_PEER, p, fds, 2))
 		atomic_store(&p->exporting, false);
+}
+
+/* A failure is found by the recheck: the thread that has deferred the wake-up has set one. */
+static bool peer_wake_deferred(struct shm_peer *p, const struct shm_wake_fd *w)
+{
+	int fd = os_fd(&w->fd);
+
+	return fd >= 0 ? shm_wake_fd_write(w, fd) : !shm_wake_socket_send(&p->id, false);
 }
 
 static void peer_run_deferred(struct rds_deferred_call *c)
@@ -44,10 +57,16 @@ static void peer_run_deferred(struct rds_deferred_call *c)
 		shm_peer_break(p);
 		return;
 	}
+	if (wants & SHM_DEFER_ALIVE)
+		shm_cold_check_alive(p);
+	if (wants & SHM_DEFER_WARM)
+		shm_cold_warm(p);
+	if (p->dead || !(wants & (SHM_DEFER_WAKE_LEADER | SHM_DEFER_WAKE_HELPER)))
+		return;
 	word = p->inbox ? atomic_load(&p->inbox->attention) : 0;
 	who = word & SHM_ATT_WHO;
-	leader = (wants & SHM_DEFER_WAKE_LEADER) && shm_wake_fd_write(&p->leader, os_fd(&p->leader.fd));
-	helper = (wants & SHM_DEFER_WAKE_HELPER) && shm_wake_fd_write(&p->helper, os_fd(&p->helper.fd));
+	leader = (wants & SHM_DEFER_WAKE_LEADER) && peer_wake_deferred(p, &p->leader);
+	helper = (wants & SHM_DEFER_WAKE_HELPER) && peer_wake_deferred(p, &p->helper);
 	if ((leader && who == RDS_ATT_LEADER) || (helper && who == RDS_ATT_HELPER))
 		shm_attention_claim(p, p->inbox, word);
 	wake_fds_export(p);
@@ -73,11 +92,36 @@ unsigned rds_shm_wake_fds_import(void *arg, int *fds, unsigned nfds)
 	return wanted ? 2 : 0;
 }
 
-/* Program's thread: the last access of the program's side to the peer's structure. */
-static void wake_fds_close_program(struct rds_deferred_call *c)
+static void retired_close(struct shm_peer *p)
+{
+	os_close_slot(&p->retired[0]);
+	os_close_slot(&p->retired[1]);
+}
+
+/*
+ * Numbers of the program's table: by a thread of the program, or by the helper that shares the table.
+ * Of a dead peer, no thread writes to its pipes any more, and this is the last access of that side to
+ * the peer's structure.
+ */
+static void wake_fds_retire(struct rds_deferred_call *c)
 {
 	struct shm_peer *p = container_of(c, struct shm_peer, fds_close_call);
+	bool dead = atomic_load(&p->dead);
 
+	if (atomic_load(&p->retired[0]) < 0 && atomic_load(&p->retired[1]) < 0) {
+		os_fd_move_slot(&p->leader.fd.n[0], &p->retired[0]);
+		os_fd_move_slot(&p->helper.fd.n[0], &p->retired[1]);
+	}
+	if (atomic_load(&p->waking)) {
+		if (rds_helper_is_self)
+			rds_helper_defer(c);
+		else
+			rds_helper_defer_to_program(c);
+		return;
+	}
+	retired_close(p);
+	if (!dead)
+		return;
 	os_close_slot(&p->leader.fd.n[0]);
 	os_close_slot(&p->helper.fd.n[0]);
 	atomic_store(&p->program_closed, true); /* from here on p may be freed */
@@ -88,26 +132,38 @@ void shm_peer_init(struct shm_peer *p)
 	os_fd_init(&p->leader.fd);
 	os_fd_init(&p->helper.fd);
 	p->deferred_call.fn = peer_run_deferred;
-	p->fds_close_call.fn = wake_fds_close_program;
+	p->fds_close_call.fn = wake_fds_retire;
+	atomic_store(&p->retired[0], -1);
+	atomic_store(&p->retired[1], -1);
 }
 
-void shm_wake_fd_init(struct shm_wake_fd *w, int fd, int flags)
+/* Of a peer that was cold: what a thread may know of the pipes as they were must not become wrong. */
+void shm_wake_fd_init(struct shm_wake_fd *w, int fd, int flags, bool again)
 {
-	w->has_reader = (flags & O_ACCMODE) == O_RDWR;
+	bool has_reader = (flags & O_ACCMODE) == O_RDWR;
+
+	if (!again || !has_reader)
+		atomic_store_explicit(&w->has_reader, has_reader, memory_order_relaxed);
 	os_dup_high_slot(fd, &w->fd.n[os_fd_table]);
 }
 
 void shm_wake_fds_close(struct shm_peer *p)
 {
-	os_close_slot(&p->leader.fd.n[os_fd_table]);
-	os_close_slot(&p->helper.fd.n[os_fd_table]);
-	if (os_fd_table && p->nrequests)
+	if (!os_fd_table) {
+		wake_fds_retire(&p->fds_close_call);
+		return;
+	}
+	os_close_slot(&p->leader.fd.n[1]);
+	os_close_slot(&p->helper.fd.n[1]);
+	if (p->exported)
 		rds_helper_defer_to_program(&p->fds_close_call);
-	else
+	else if (p->dead)
 		atomic_store(&p->program_closed, true);
+	p->nrequests = 0;
 }
 
 bool shm_peer_idle(struct shm_peer *p)
 {
-	return atomic_load(&p->program_closed) && !atomic_load(&p->deferred_call.queued);
+	return atomic_load(&p->program_closed) && !atomic_load(&p->deferred_call.queued) &&
+	       !atomic_load(&p->fds_close_call.queued);
 }
