@@ -52,8 +52,7 @@ void rds_log_at(struct rds_log_site *site, enum rds_log_level level, const char 
 			rds_log_at(&rds_log_site_, (level), __VA_ARGS__);                                              \
 	} while (0)
 /* What the user can do about EMFILE; the manual has the exact numbers ("Two descriptors"). */
-#define RDS_LOG_EMFILE                                                                                                 \
-	"raise `ulimit -n`: a process needs two per RDS socket and about 60 more"
+#define RDS_LOG_EMFILE "raise `ulimit -n`: a process needs two per RDS socket and about 60 more"
 
 #define rds_error(...) rds_log(RDS_LOG_ERROR, __VA_ARGS__)
 #define rds_warn(...) rds_log(RDS_LOG_WARN, __VA_ARGS__)
