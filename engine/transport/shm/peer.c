@@ -14,7 +14,6 @@
  *
  * Helper thread only.
  */
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -27,8 +26,6 @@
 #define LISTEN_PAUSE_NS (100 * 1000000ull)
 
 struct shm rds_shm;
-
-static void peer_ctl_event(struct rds_helper_event *ev, uint32_t events);
 
 static socklen_t shm_peer_address(const struct rds_procid *id, struct sockaddr_un *un)
 {
@@ -53,7 +50,7 @@ static bool peer_is_of(const struct shm_peer *p, const struct ucred *cred, const
 /*
  * Two processes need one control socket, or two for a moment.  Each costs a descriptor and memory.
  */
-static bool peer_too_many(const struct ucred *cred, const struct rds_procid *id)
+bool shm_peer_too_many(const struct ucred *cred, const struct rds_procid *id)
 {
 	static pid_t warned_of = -1;
 	const struct shm_peer *p;
@@ -127,7 +124,7 @@ static struct shm_peer *shm_peer_new(int fd, const struct ucred *cred)
 		free(p);
 		return NULL;
 	}
-	p->ev->ev.fn = peer_ctl_event;
+	p->ev->ev.fn = shm_peer_event;
 	p->ev->peer = p;
 	p->cred = *cred;
 	shm_peer_init(p);
@@ -308,243 +305,7 @@ void rds_shm_reclaim(void)
 	}
 }
 
-/* ---- packets ---- */
-
-/*
- * The identity that a process claims must agree with what the kernel tells: who has the lock in the
- * registry, or, of another user's process, who listens under that id.
- */
-static int peer_identity_check(struct shm_peer *p, const struct shm_ctl_msg *msg)
-{
-	uint32_t slot = msg->slot;
-	int err = registry_proc_is_of(rds_node_registry, &slot, &msg->self, &p->cred);
-
-	if (!err && (!p->dialled || !registry_slot_is_others(p->slot) || p->slot == slot)) {
-		p->slot = slot;
-		return 0;
-	}
-	if (err == -EAGAIN) {
-		rds_warn_once("it cannot be told now whether process %d of user %u is what it says (no descriptor is "
-			      "free, or too many ask it): it tries again. " RDS_LOG_EMFILE,
-			      (int)p->cred.pid, (unsigned)p->cred.uid);
-		return err;
-	}
-	rds_warn("process %d of user %u is refused: it is not the one that it says it is", (int)p->cred.pid,
-		 (unsigned)p->cred.uid);
-	return -EACCES;
-}
-
-/*
- * The program's threads write to the descriptors that wake the peer, so these must not block.  (A
- * process of another user that was accepted could clear O_NONBLOCK later; RDS_PRELOAD_SHARE trusts
- * it that far.)
- */
-static int wake_fd_check(int fd, int *mode)
-{
-	int flags = os_fcntl(fd, F_GETFL, 0);
-	struct stat st;
-
-	if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY || os_fstat(fd, &st) < 0 || !S_ISFIFO(st.st_mode))
-		return -EPROTO;
-	*mode = flags;
-	return flags & O_NONBLOCK ? 0 : os_fcntl(fd, F_SETFL, flags | O_NONBLOCK);
-}
-
-int shm_peer_check_hello(struct shm_peer *p, const struct shm_ctl_msg *msg, const int fds[OS_PASS_MAX], int modes[2])
-{
-	int err = peer_identity_check(p, msg);
-
-	if (!err)
-		err = wake_fd_check(fds[0], &modes[0]);
-	if (!err)
-		err = wake_fd_check(fds[1], &modes[1]);
-	return err;
-}
-
-/* The first HELLO of a peer, which has been checked. */
-int shm_peer_learn(struct shm_peer *p, const struct shm_ctl_msg *hello, int inbox)
-{
-	int err = shm_inbox_attach(inbox, &p->inbox);
-
-	if (err)
-		return err;
-	p->id = hello->self;
-	p->known = true;
-	if (!p->dialled)
-		p->session = hello->cookie;
-	shm_fetch_learn(p, hello);
-	return 0;
-}
-
-static int peer_on_hello(struct shm_peer *p, const struct shm_ctl_msg *msg, int fds[OS_PASS_MAX], unsigned nfds)
-{
-	int err, modes[2];
-
-	if (nfds != 3 || ((p->dialled || p->known) && memcmp(&p->id, &msg->self, sizeof(p->id))))
-		return -EPROTO;
-	if (p->known || p->warmth != SHM_WARM)
-		return shm_cold_on_hello(p, msg, fds);
-	if (!p->dialled && msg->whose != SHM_SESSION_NEW)
-		return shm_cold_on_return(p, msg, fds);
-	if (!p->dialled && !p->cred.pid && peer_too_many(&p->cred, &msg->self))
-		return -EUSERS;
-	err = shm_peer_check_hello(p, msg, fds, modes);
-	if (!err)
-		err = shm_peer_learn(p, msg, fds[2]);
-	if (err)
-		return err;
-	shm_wake_fd_init(&p->leader, fds[0], modes[0], false);
-	shm_wake_fd_init(&p->helper, fds[1], modes[1], false);
-	fds[0] = fds[1] = -1;
-	return 0;
-}
-
-static int peer_on_packet(struct shm_peer *p, const struct shm_ctl_msg *msg, int fds[OS_PASS_MAX], unsigned nfds)
-{
-	if (msg->version != SHM_VERSION) {
-		rds_error("a process speaks version %u of the shared-memory protocol, this library version %u: use the same "
-			  "librdspreload.so for all processes of the host",
-			  msg->version, SHM_VERSION);
-		return -EPROTO;
-	}
-	if (p->warmth == SHM_COOLING) /* COOL is the last one */
-		return -EPROTO;
-	p->used = true;
-	rds_shm.answered_at = os_now_ns();
-	switch (msg->op) {
-	case SHM_OP_LOOK:
-		shm_on_look(p, msg->peer_bell);
-		return 0;
-	case SHM_OP_HELLO:
-		return peer_on_hello(p, msg, fds, nfds);
-	case SHM_OP_CONNECT:
-		return shm_on_connect(p, msg, fds, nfds);
-	case SHM_OP_REPLY:
-		return shm_on_reply(p, msg);
-	case SHM_OP_CLOSE:
-		shm_on_close(p, msg);
-		return 0;
-	case SHM_OP_COOL:
-		return shm_cold_on_cool(p);
-	case SHM_OP_WARM:
-		return shm_cold_on_warm(p, msg);
-	}
-	return -EPROTO;
-}
-
-/* Reads control sockets that were not read to their end.  No edge comes for the rest. */
-static void peers_read_rest(struct rds_timer *tm)
-{
-	struct shm_peer *p;
-
-	(void)tm;
-	for (p = rds_shm.peers; p; p = p->next)
-		if (p->unread && !p->dead) {
-			p->unread = false;
-			peer_ctl_event(&p->ev->ev, EPOLLIN);
-		}
-}
-
-static void peer_read_later(struct shm_peer *p, uint64_t ns)
-{
-	p->unread = true;
-	rds_shm.unread_timer.fn = peers_read_rest;
-	(ns ? rds_timer_need : rds_timer_set)(&rds_shm.unread_timer, os_now_ns() + ns);
-}
-
-void shm_peer_read_later(struct shm_peer *p)
-{
-	peer_read_later(p, 0);
-}
-
-/*
- * A packet loses its descriptors if no number is free, so this is checked before a packet is
- * received.
- */
-static bool peer_fds_fit(struct shm_peer *p)
-{
-	unsigned want = p->known && p->warmth == SHM_WARM ? 1 : 3;
-
-	while (!os_fds_available(p->fd, want))
-		if (!rds_helper_reserve_release() && !shm_cold_make_room(p, true)) {
-			rds_warn("cannot take the descriptors of another process: this one has too many open (ulimit "
-				 "-n?); its messages wait");
-			return false;
-		}
-	return true;
-}
-
-static void peer_hung_up(struct shm_peer *p, int why, bool by_peer)
-{
-	if (p->warmth == SHM_WARM || !by_peer)
-		shm_peer_dead(p, why);
-	else if (p->warmth != SHM_COLD)
-		shm_cold_hung_up(p);
-}
-
-/* Takes one packet.  False: there is none, or no control socket any more. */
-static bool peer_read_one(struct shm_peer *p, bool *reset)
-{
-	struct shm_ctl_msg msg;
-	int fds[OS_PASS_MAX], err = 0;
-	unsigned nfds, i;
-	ssize_t n = shm_ctl_recv(p->fd, &msg, fds, &nfds);
-
-	if (n == -EINTR)
-		return true;
-	if (n == -EAGAIN)
-		return false;
-	/*
-	 * The peer has left packets unread.  Packets that it sent before can still be received.
-	 */
-	if (n == -ECONNRESET && !*reset) {
-		*reset = true;
-		return true;
-	}
-	if (n > 0)
-		err = peer_on_packet(p, &msg, fds, nfds);
-	for (i = 0; i < nfds; i++)
-		if (fds[i] >= 0)
-			os_close(fds[i]);
-	if (n > 0 && !err)
-		return !p->dead && p->fd >= 0;
-	if (!p->dead)
-		peer_hung_up(p, n < 0 ? (int)n : err ? err : -EPIPE, !err && n != -EPROTO);
-	return false;
-}
-
-void shm_peer_read_all(struct shm_peer *p)
-{
-	bool reset = false;
-
-	while (!p->dead && p->fd >= 0 && peer_read_one(p, &reset))
-		;
-}
-
-static void peer_ctl_event(struct rds_helper_event *ev, uint32_t events)
-{
-	struct shm_peer *p = container_of(ev, struct shm_ctl_event, ev)->peer;
-	unsigned most = RDS_EVENT_MAX;
-	bool reset = false;
-	int err;
-
-	if (events & EPOLLOUT) {
-		err = shm_ctl_flush(p);
-		if (err)
-			shm_peer_dead(p, err);
-	}
-	if (p->dead || p->fd < 0)
-		return;
-	if (!peer_fds_fit(p)) {
-		peer_read_later(p, LISTEN_PAUSE_NS);
-		return;
-	}
-	while (peer_read_one(p, &reset))
-		if (!most--) {
-			peer_read_later(p, 0);
-			return;
-		}
-}
+/* ---- those who come ---- */
 
 static void peer_listen_again(struct rds_timer *tm)
 {
@@ -577,7 +338,7 @@ static void peer_greet(struct shm_peer *p)
 	if (err && err != -EPIPE && err != -ECONNRESET)
 		shm_peer_dead(p, err);
 	else
-		peer_ctl_event(&p->ev->ev, EPOLLIN);
+		shm_peer_event(&p->ev->ev, EPOLLIN);
 }
 
 static void peer_listen_event(struct rds_helper_event *ev, uint32_t events)
@@ -598,7 +359,7 @@ static void peer_listen_event(struct rds_helper_event *ev, uint32_t events)
 				peer_listen_pause(fd);
 			return;
 		}
-		if (!peer_allowed(fd, &cred) || peer_too_many(&cred, NULL)) {
+		if (!peer_allowed(fd, &cred) || shm_peer_too_many(&cred, NULL)) {
 			os_close(fd);
 			continue;
 		}

@@ -195,7 +195,7 @@ struct shm {
 	struct rds_helper_event wake_event;
 	/* recheck.c */
 	struct rds_timer recheck_timer, sweep_timer;
-	struct rds_timer unread_timer; /* peer.c, helper */
+	struct rds_timer unread_timer; /* peer_read.c, helper */
 	_Atomic bool recheck_armed, sweep_armed;
 };
 extern struct shm rds_shm;
@@ -294,6 +294,10 @@ int shm_peer_dial(const struct rds_procid *id, struct ucred *cred); /* a descrip
 int shm_peer_open(struct shm_peer *p, int fd);			    /* 0, or -errno and fd is closed */
 void shm_peer_shut(struct shm_peer *p);				    /* closes control socket and pipes */
 int shm_peer_say_hello(int fd, uint64_t session, uint8_t whose);
+/* Has the process that has those credentials too many control sockets?  id: of HELLO, or NULL */
+bool shm_peer_too_many(const struct ucred *cred, const struct rds_procid *id);
+/* peer_read.c; helper */
+void shm_peer_event(struct rds_helper_event *ev, uint32_t events);
 int shm_peer_check_hello(struct shm_peer *p, const struct shm_ctl_msg *msg, const int fds[OS_PASS_MAX], int modes[2]);
 int shm_peer_learn(struct shm_peer *p, const struct shm_ctl_msg *hello, int inbox);
 void shm_peer_read_all(struct shm_peer *p);
