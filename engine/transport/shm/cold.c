@@ -270,18 +270,33 @@ void shm_cold_warm(struct shm_peer *p)
 		shm_cold_hung_up(p);
 }
 
+/*
+ * One that cannot be connected to, for example because it is stopped and its listener full, must not
+ * keep the others waiting: each is tried once before it is tried again.
+ */
 static void warm_again(struct rds_timer *tm)
 {
+	bool failed = false;
 	struct shm_peer *p;
 
-	(void)tm;
 	for (p = rds_shm.peers; p; p = p->next) {
 		if (p->dead || p->warmth != SHM_COLD || !p->ctl_queue)
 			continue;
+		if (p->warm_failed) {
+			failed = true;
+			continue;
+		}
 		shm_cold_warm(p);
-		if (rds_timer_is_set(&rds_shm.warm_timer)) /* not now */
+		if (rds_timer_is_set(&rds_shm.warm_timer)) { /* not now */
+			p->warm_failed = true;
 			return;
+		}
 	}
+	if (!failed)
+		return;
+	for (p = rds_shm.peers; p; p = p->next)
+		p->warm_failed = false;
+	rds_timer_need(tm, os_now_ns() + WARM_AGAIN_NS);
 }
 
 static int peer_take_pipes(struct shm_peer *p, const struct shm_ctl_msg *hello, int fds[OS_PASS_MAX],

@@ -138,6 +138,7 @@ struct shm_peer {
 	/* cold.c */
 	_Atomic uint8_t warmth; /* enum shm_warmth; the helper writes it */
 	bool answered;		/* SHM_WARMING: HELLO has come again */
+	bool warm_failed;	/* it could not be connected to: others are tried first */
 	uint64_t session;	/* number of the first connect, chosen by who dialled */
 	uint64_t used_order;	/* of the last use that was noticed, or of the connect */
 	uint64_t opened_at;	/* the control socket */

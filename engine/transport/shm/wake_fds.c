@@ -36,12 +36,24 @@ static void wake_fds_export(struct shm_peer *p)
 		atomic_store(&p->exporting, false);
 }
 
-/* A failure is found by the recheck: the thread that has deferred the wake-up has set one. */
 static bool peer_wake_deferred(struct shm_peer *p, const struct shm_wake_fd *w)
 {
 	int fd = os_fd(&w->fd);
 
 	return fd >= 0 ? shm_wake_fd_write(w, fd) : !shm_wake_socket_send(&p->id, false);
+}
+
+/*
+ * No wake-up is sent.  If the peer has become cold since a thread has deferred it, nobody else knows
+ * that it is missing.
+ */
+static void peer_recheck(struct shm_peer *p)
+{
+	struct shm_ep *ep;
+
+	for (ep = p->eps; ep; ep = ep->peer_next)
+		if (ep->up)
+			shm_recheck_later(ep);
 }
 
 static void peer_run_deferred(struct rds_deferred_call *c)
@@ -67,6 +79,8 @@ static void peer_run_deferred(struct rds_deferred_call *c)
 	who = word & SHM_ATT_WHO;
 	leader = (wants & SHM_DEFER_WAKE_LEADER) && peer_wake_deferred(p, &p->leader);
 	helper = (wants & SHM_DEFER_WAKE_HELPER) && peer_wake_deferred(p, &p->helper);
+	if (!leader && !helper)
+		peer_recheck(p);
 	if ((leader && who == RDS_ATT_LEADER) || (helper && who == RDS_ATT_HELPER))
 		shm_attention_claim(p, p->inbox, word);
 	wake_fds_export(p);
