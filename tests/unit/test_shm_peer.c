@@ -420,6 +420,152 @@ START_TEST(many_are_cooled)
 }
 END_TEST
 
+/* ---- connects that cross, and those in vain ---- */
+
+static int dialled_fd; /* what this process has connected to, as the other process sees it */
+
+/* Session 5 is cold: this process connects again, and is not answered. */
+static void warm_unanswered(void)
+{
+	struct shm_peer *p = rds_shm.peers;
+	int ends[2];
+
+	while (p && (p->dead || p->session != 5))
+		p = p->next;
+	ck_assert_ptr_nonnull(p);
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+	dialled_fd = ends[1];
+	ck_assert_int_eq(shm_peer_open(p, ends[0]), 0);
+	rds_shm.ncold--;
+	p->warmth = SHM_WARMING;
+	found = p;
+}
+
+static void becomes_cold(void)
+{
+	int fd = comes(5, SHM_SESSION_NEW);
+
+	ck_assert_int_eq(warmth_of(5), SHM_WARM);
+	say_op(fd, SHM_OP_COOL);
+	close(fd);
+	ck_assert_int_eq(warmth_of(5), SHM_COLD);
+}
+
+static void queue_close(struct shm_peer *p)
+{
+	const struct shm_ctl_msg msg = {.magic = SHM_MAGIC, .version = SHM_VERSION, .op = SHM_OP_CLOSE};
+
+	ck_assert_int_eq(shm_ctl_queue(p, &msg), 0);
+}
+
+static void both_connect(void)
+{
+	warm_unanswered();
+	queue_close(found);
+	new_fd = dial();
+	say_session(new_fd, 5, SHM_SESSION_MINE);
+}
+
+/* The one that is not used says so, and carries nothing else. */
+static void have_crossed(void)
+{
+	ck_assert_int_eq(hear(dialled_fd, MSG_DONTWAIT), SHM_OP_COOL);
+	ck_assert_int_eq(hear(dialled_fd, MSG_DONTWAIT), 0);
+	ck_assert_int_eq(hear(new_fd, MSG_DONTWAIT), SHM_OP_HELLO);
+	ck_assert_int_eq(hear(new_fd, MSG_DONTWAIT), SHM_OP_WARM);
+	ck_assert_int_eq(hear(new_fd, MSG_DONTWAIT), SHM_OP_CLOSE);
+	ck_assert_int_eq(hear(new_fd, MSG_DONTWAIT), -EAGAIN);
+}
+
+START_TEST(both_connect_again)
+{
+	becomes_cold();
+	in_helper(both_connect);
+	ck_assert_int_eq(warmth_of(5), SHM_WARM);
+	in_helper(have_crossed);
+}
+END_TEST
+
+static void connect_in_vain(void)
+{
+	warm_unanswered();
+	os_close(dialled_fd);
+}
+
+/* A refusal is no end of the process: it can still come. */
+START_TEST(is_not_let_in)
+{
+	int fd;
+
+	becomes_cold();
+	in_helper(connect_in_vain);
+	ck_assert_int_eq(warmth_of(5), SHM_COLD);
+	fd = comes(5, SHM_SESSION_MINE);
+	ck_assert_int_eq(heard_warm(fd), 0);
+	ck_assert_int_eq(warmth_of(5), SHM_WARM);
+}
+END_TEST
+
+/*
+ * Two processes whose listeners are full, each with a packet that waits for it.  The second one stays
+ * as it is, as that of a stopped process does.
+ */
+static struct rds_conn_id full[2];
+static int doors[2];
+
+static void fill_doors(void)
+{
+	struct sockaddr_un door;
+	struct shm_peer *p[2];
+	socklen_t len;
+	unsigned i;
+	int fd;
+
+	for (i = 0; i < 2; i++) {
+		full[i] = other;
+		full[i].peer.b[3] = (unsigned char)(i + 1);
+		len = rds_node_name_address("rdspreload-shm-", &full[i].peer, &door);
+		doors[i] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+		ck_assert_int_eq(bind(doors[i], (struct sockaddr *)&door, len), 0);
+		ck_assert_int_eq(listen(doors[i], 0), 0);
+		ck_assert_int_eq(shm_peer_get(&full[i], &p[i]), 0);
+		ck_assert(shm_cold_make_room(NULL, true));
+		os_close(accept(doors[i], NULL, NULL));
+		ck_assert_int_eq(p[i]->warmth, SHM_COLD);
+		fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+		ck_assert_int_eq(connect(fd, (struct sockaddr *)&door, len), 0);
+	}
+	for (i = 0; i < 2; i++)
+		queue_close(p[i]);
+	/* they are not in the registry */
+	rds_timer_set(&rds_shm.cold_timer, os_now_ns() + 3600 * 1000000000ull);
+}
+
+static void open_door(void)
+{
+	os_close(accept(doors[0], NULL, NULL));
+}
+
+static void look_at_door(void)
+{
+	result = accept(doors[0], NULL, NULL);
+}
+
+static bool has_come(void)
+{
+	in_helper(look_at_door);
+	return result >= 0;
+}
+
+START_TEST(a_full_listener_delays_no_other)
+{
+	in_helper(fill_doors);
+	helper_catches_up();
+	in_helper(open_door);
+	test_until(has_come());
+}
+END_TEST
+
 /* ---- lies ---- */
 
 START_TEST(returns_and_was_never_there)
@@ -493,6 +639,9 @@ int main(void)
 	tcase_add_test(t, leaves_and_returns);
 	tcase_add_test(t, returns_at_once);
 	tcase_add_test(t, many_are_cooled);
+	tcase_add_test(t, both_connect_again);
+	tcase_add_test(t, is_not_let_in);
+	tcase_add_test(t, a_full_listener_delays_no_other);
 	tcase_add_loop_test(t, returns_and_was_never_there, 0, 2);
 	tcase_add_test(t, returns_as_another);
 	tcase_add_test(t, returns_and_is_still_there);

@@ -405,9 +405,10 @@ int shm_cold_on_return(struct shm_peer *from, const struct shm_ctl_msg *msg, int
 	shm_peer_dead(from, -EALREADY);
 	p->warmth = SHM_WARM;
 	err = peer_take_pipes(p, msg, fds, modes);
-	/* if it is not sent, the peer has hung up, or does so: that comes as an event */
 	if (!err)
-		shm_ctl_send(p->fd, &answer, NULL, 0);
+		err = shm_ctl_send(p->fd, &answer, NULL, 0);
+	if (err == -EPIPE || err == -ECONNRESET) /* the hang-up comes as an event */
+		err = 0;
 	if (!err)
 		err = peer_set_warm(p);
 	if (err)
