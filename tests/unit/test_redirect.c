@@ -64,6 +64,9 @@ static void other_ends(void)
 	ck_assert_int_eq(status, 0);
 }
 
+/* The helper may use them until the process ends, so they do not belong to a test's function. */
+static struct rds_transport_ops lasting_ops;
+static struct rds_transport lasting = {.ops = &lasting_ops};
 static struct rds_conn *lasting_conn;
 
 static void lasting_sends(uint64_t seq, uint32_t sock)
@@ -113,6 +116,9 @@ static void lasting_make(struct rds_procid peer, uint32_t slot)
 		.laddr = fake.sk->laddr.ip, .faddr = fake.sk->laddr.ip, .peer = peer, .peer_slot = slot};
 	int err;
 
+	lasting_ops = *fake.t.ops;
+	lasting_ops.caps = RDS_TCAP_SURVIVES;
+	lasting.up = fake.t.up;
 	rds_lock(&rds_lock_control);
 	lasting_conn = rds_conn_get_locked(RDS_CONN_PEER, &id, &err);
 	rds_unlock(&rds_lock_control);
@@ -145,11 +151,8 @@ static struct registry_owner owner_of(uint16_t port)
  */
 START_TEST(test_received_is_not_rerouted)
 {
-	struct rds_transport_ops ops = *fake.t.ops;
-	struct rds_transport lasting = {.ops = &ops, .up = fake.t.up};
 	const struct registry_owner own = owner_of(5);
 
-	ops.caps = RDS_TCAP_SURVIVES;
 	lasting_make(own.procid, own.proc);
 	in_helper(lasting_ends, &lasting);
 	ck_assert_uint_eq(queued(), 1);
@@ -175,13 +178,10 @@ static struct rds_conn *way_to(uint16_t port)
  */
 START_TEST(test_closed_draws_nothing)
 {
-	struct rds_transport_ops ops = *fake.t.ops;
-	struct rds_transport lasting = {.ops = &ops, .up = fake.t.up};
 	const struct registry_owner own = owner_of(5);
 	const uint32_t sock = (uint32_t)(own.order + 1);
 	struct rds_conn *conn;
 
-	ops.caps = RDS_TCAP_SURVIVES;
 	reg_store(&reg_sock_at(reg_view_current(rds_node_registry), own.sock + 1)->moved, 1);
 	lasting_make((struct rds_procid){.b = {88}}, own.proc);
 	in_helper(lasting_begins, &lasting);
@@ -205,11 +205,8 @@ END_TEST
  */
 START_TEST(test_of_whom)
 {
-	struct rds_transport_ops ops = *fake.t.ops;
-	struct rds_transport lasting = {.ops = &ops, .up = fake.t.up};
 	struct rds_queue_item *list;
 
-	ops.caps = RDS_TCAP_SURVIVES;
 	lasting_make((struct rds_procid){.b = {88}}, _i ? owner_of(5).proc : REGISTRY_OTHERS + 9);
 	in_helper(lasting_begins, &lasting);
 	lasting_sends(1, 0);
@@ -230,11 +227,8 @@ END_TEST
 /* Another user sends to many ports that are closed, and acknowledges no redirect. */
 START_TEST(test_hints_are_few)
 {
-	struct rds_transport_ops ops = *fake.t.ops;
-	struct rds_transport lasting = {.ops = &ops, .up = fake.t.up};
 	struct rds_hdr hdr = {.sport = 9};
 
-	ops.caps = RDS_TCAP_SURVIVES;
 	lasting_make((struct rds_procid){.b = {88}}, REGISTRY_OTHERS + 9);
 	in_helper(lasting_begins, &lasting);
 	rx_lock();
