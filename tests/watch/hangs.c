@@ -13,6 +13,7 @@
  *	works		uses some processor time now and then, until it ends
  *	killed		by a signal
  *	late		has waited for too long, and says so
+ *	waits		for ever, and does not know that its child was late
  *	leaves		ends, and leaves a child behind that ends a moment later
  *	dies		ends as soon as a child has closed its end of a pipe, by its death, which
  *			takes longer
@@ -74,6 +75,14 @@ static void stops(void)
 		_exit(0);
 	}
 	waitpid(pid, NULL, 0);
+}
+
+/* A child is late, and its parent does not look at how it ended. */
+static void waits(void)
+{
+	if (!fork())
+		test_late("%s", "a child of it");
+	poll(NULL, 0, -1);
 }
 
 static void big_file(int fd)
@@ -140,6 +149,8 @@ int main(int argc, char **argv)
 		return fork() ? 0 : poll(NULL, 0, 300);
 	if (!strcmp(how, "stops"))
 		stops();
+	else if (!strcmp(how, "waits"))
+		waits();
 	else if (!strcmp(how, "grandchild"))
 		grandchild();
 	else if (!strcmp(how, "poll") || !strcmp(how, "ticks"))

@@ -48,6 +48,10 @@ watched says 0 '^29$'
 watched works 0 ''
 watched killed 137 '^watch: it-killed: signal 9 \(SIGKILL\)'
 watched late 75 '^LATE a message'
+watched waits 75 '^LATE a child of it'
+# What was late before is another test's.
+(echo "LATE before" && exec "$here/watch" --quiet $quiet -- "$here/hangs" poll) >"$out/log" 2>&1
+[ $? -eq 124 ] || wrong "poll: its hang is hidden by the late one of another test"
 watched other 3 ''
 watched dies 0 '' --alone
 watched leaves 0 ''

@@ -8,7 +8,8 @@
  * measures progress, not time:
  *
  *	no progress for --quiet seconds		HANG: status 124; prints where all of its
- *	(default 20)				threads are
+ *	(default 20)				threads are.  LATE: status 75, if a process of it
+ *						has said so (test_late()) and others wait for it
  *	busy for --limit seconds		LATE: status 75
  *	(default: no limit)
  *	it ends					its own status; 128 + N for signal N, which is
@@ -201,18 +202,20 @@ static struct {
 	double at, total, still; /* still: since it was seen to go on */
 	unsigned long used;	 /* ticks, in that time */
 	off_t said;
+	off_t from; /* what is before this in the file on stderr is not of this command */
 } seen;
+
+/* Bytes in the file on fd; no file: 0. */
+static off_t said_in_file(int fd)
+{
+	struct stat st;
+
+	return !fstat(fd, &st) && S_ISREG(st.st_mode) ? st.st_size : 0;
+}
 
 static off_t said(void)
 {
-	struct stat st;
-	off_t sum = 0;
-	int fd;
-
-	for (fd = 1; fd <= 2; fd++)
-		if (!fstat(fd, &st) && S_ISREG(st.st_mode))
-			sum += st.st_size;
-	return sum;
+	return said_in_file(1) + said_in_file(2);
 }
 
 static void look(double period)
@@ -241,11 +244,35 @@ static void look(double period)
 	}
 }
 
+/*
+ * Has a process said that it is late?  It has ended without a word to the others, so that these
+ * wait for it for ever: that says no more than its line does.
+ */
+static bool late_was_said(void)
+{
+	FILE *f = fopen("/proc/self/fd/2", "r");
+	bool found = false;
+	char *line = NULL;
+	size_t size = 0;
+
+	if (f && !fseeko(f, seen.from, SEEK_SET))
+		while (!found && getline(&line, &size, f) > 0)
+			found = !strncmp(line, "LATE ", 5);
+	if (f)
+		fclose(f);
+	free(line);
+	return found;
+}
+
 static int hangs(void)
 {
+	bool waits = said_in_file(2) > seen.from && late_was_said();
+
 	fprintf(stderr, "watch: %s: nothing for %.1f s; here it is:\n", name, seen.still);
-	tree_show(&seen.now, true);
+	tree_show(&seen.now, !waits);
 	end_all(&seen.now);
+	if (waits)
+		return TEST_LATE;
 	fprintf(stderr, "watch: %s: HANG: nothing for %.1f s\n", name, seen.still);
 	return HANG;
 }
@@ -266,6 +293,7 @@ static int watch(pid_t command, const sigset_t *set)
 
 	seen.at = seconds();
 	seen.said = said();
+	seen.from = said_in_file(2);
 	for (;;) {
 		wait = seen.at + period - seconds();
 		if (wait < 0)
