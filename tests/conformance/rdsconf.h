@@ -353,6 +353,11 @@ void until_gone(const struct other *other);
 const char *end_of_pid(int pid);
 const char *end_of(const struct other *other);	/* wait for its end: "exit 0", "signal 9" */
 /*
+ * A process makes a socket and is killed. The next one that uses the socket then waits for ever, to
+ * be stopped by a third one, which has it as well: that one calls then(). How the first one ended.
+ */
+const char *made_and_left(int (*make)(void), void (*then)(int fd, pid_t next));
+/*
  * A socket's name from one to the other; the port of one that is gone, or soon will be: is it to be
  * had again?
  */

@@ -200,6 +200,53 @@ const char *end_of(const struct other *other)
 	return end_of_pid(other->pid);
 }
 
+/* Uses it when it is told to, and then no more. */
+static void is_next(int fd, int told, int used)
+{
+	char byte;
+
+	if (read(told, &byte, 1) != 1)
+		_exit(1);
+	recv(fd, &byte, 1, MSG_DONTWAIT);
+	if (write(used, "", 1) != 1)
+		_exit(1);
+	for (;;)
+		pause();
+}
+
+static void third_one(int fd, pid_t next, int tell, int used, void (*then)(int fd, pid_t next))
+{
+	pid_t maker = getppid();
+	char byte;
+
+	kill(maker, SIGKILL);
+	test_until(getppid() != maker);
+	if (write(tell, "", 1) != 1 || read(used, &byte, 1) != 1)
+		conf_die("the next one");
+	then(fd, next);
+	_exit(0);
+}
+
+const char *made_and_left(int (*make)(void), void (*then)(int fd, pid_t next))
+{
+	struct other maker, next, third;
+	int fd, turn[2], used[2];
+
+	if (pipe(turn) || pipe(used))
+		conf_die("pipe");
+	if (fork_other(&maker)) {
+		fd = make();
+		if (fork_other(&next))
+			is_next(fd, turn[0], used[1]);
+		if (fork_other(&third))
+			third_one(fd, next.pid, turn[1], used[0], then);
+		for (;;)
+			pause();
+	}
+	until_gone(&maker);
+	return end_of(&maker);
+}
+
 void elsewhere(void (*step)(void))
 {
 	struct other other;

@@ -176,55 +176,12 @@ static void borrows(void)
 
 /* ---- the last process that had it has ended, the next one is stopped ---- */
 
-static int turn[2], done[2];
-
-static void is_next(int fd)
+static void is_stopped(int fd, pid_t next)
 {
-	char byte;
-
-	if (read(turn[0], &byte, 1) != 1)
-		_exit(1);
-	recv(fd, &byte, 1, MSG_DONTWAIT);
-	if (write(done[1], "", 1) != 1)
-		_exit(1);
-	for (;;)
-		pause();
-}
-
-static void after_the_end_of(int maker, int fd)
-{
-	char byte;
-
-	kill(maker, SIGKILL);
-	test_until(getppid() != maker);
-	if (write(turn[1], "", 1) != 1 || read(done[0], &byte, 1) != 1)
-		conf_die("next");
+	owner = next;
 	stop();
 	all_masks("next", fd);
-	kill(owner, SIGKILL);
-}
-
-static void next_is_stopped(void)
-{
-	struct other maker, next, holder;
-	int fd;
-
-	if (pipe(turn) || pipe(done))
-		conf_die("pipe");
-	if (fork_other(&maker)) {
-		fd = rds_bound();
-		if (fork_other(&next))
-			is_next(fd);
-		owner = next.pid;
-		if (fork_other(&holder)) {
-			after_the_end_of(getppid(), fd);
-			_exit(0);
-		}
-		for (;;)
-			pause();
-	}
-	until_gone(&maker);
-	check("next-maker-end", "signal 9", "%s", end_of(&maker));
+	kill(next, SIGKILL);
 }
 
 int main(int argc, char **argv)
@@ -247,6 +204,6 @@ int main(int argc, char **argv)
 		_exit(0);
 	}
 	check("maker-end", "exit 0", "%s", end_of(&maker));
-	next_is_stopped();
+	check("next-maker-end", "signal 9", "%s", made_and_left(rds_bound, is_stopped));
 	return conf_end();
 }

@@ -292,21 +292,6 @@ static void with_timeout(void)
 
 /* ---- the next one that has it is stopped ---- */
 
-static int turn[2], used[2]; /* it is to use the socket, and has done so */
-
-static void is_next(void)
-{
-	char byte;
-
-	if (read(turn[0], &byte, 1) != 1)
-		_exit(1);
-	recv(d, &byte, 1, MSG_DONTWAIT);
-	if (write(used[1], "", 1) != 1)
-		_exit(1);
-	for (;;)
-		pause();
-}
-
 /* The timeout is for a test that fails. */
 static void sleeps_interrupted(void)
 {
@@ -326,48 +311,36 @@ static void sleeps_interrupted(void)
 	alarm(test_alarm(60));
 }
 
-static void after_the_end_of(int maker)
+static int makes(void)
 {
-	struct name to = name_of(d);
+	d = rds_bound();
+	warm_up(s, d);
+	settle(d);
+	return d;
+}
+
+static void is_stopped(int fd, pid_t next)
+{
+	struct name to = name_of(fd);
 	char buf[10];
 
 	stage = "next";
-	kill(maker, SIGKILL);
-	test_until(kill(maker, 0) < 0);
-	if (write(turn[1], "", 1) != 1 || read(used[0], buf, 1) != 1)
-		conf_die("next");
+	carrier = next;
 	stop("");
 	waits();
 	sleeps_interrupted();
 	go_on();
 	sendto(s, "1234", 4, 0, &to.sa, to.len);
-	check(named("message"), "4", "%s", rc(recv(d, buf, sizeof(buf), 0)));
-	kill(carrier, SIGKILL);
-	send_to(d, s, "done", 4, 0);
+	check(named("message"), "4", "%s", rc(recv(fd, buf, sizeof(buf), 0)));
+	kill(next, SIGKILL);
+	send_to(fd, s, "done", 4, 0);
 }
 
 static void next_is_stopped(void)
 {
-	struct other maker, next, holder;
 	char buf[10];
 
-	if (pipe(turn) || pipe(used))
-		conf_die("pipe");
-	if (fork_other(&maker)) {
-		d = rds_bound();
-		warm_up(s, d);
-		settle(d);
-		if (fork_other(&next))
-			is_next();
-		carrier = next.pid;
-		if (fork_other(&holder)) {
-			after_the_end_of(getppid());
-			_exit(0);
-		}
-		for (;;)
-			pause();
-	}
-	check("next-maker-end", "signal 9", "%s", end_of(&maker));
+	check("next-maker-end", "signal 9", "%s", made_and_left(makes, is_stopped));
 	check("next-done", "4", "%s", wait_message(s) ? rc(recv(s, buf, sizeof(buf), 0)) : "");
 }
 
