@@ -97,6 +97,14 @@ static int epoll_sleep_in(struct epoll_call *c, struct pollfd *p, unsigned n, co
 	return rc < 0 ? -errno : rc;
 }
 
+/* The time is over before any sleep. A signal that has come ends the call even so. */
+static int epoll_time_out(struct epoll_call *c)
+{
+	static const struct timespec zero;
+
+	return epoll_sleep_in(c, NULL, 0, &zero);
+}
+
 /* No time was left: the sleep was the last one, even if a wake-up for other sockets has cut it short. */
 static bool epoll_is_over(const struct epoll_call *c, const struct deadline *d)
 {
@@ -202,8 +210,10 @@ static int epoll_wait_loop(struct epoll_call *c, const struct deadline *d)
 		if (!rds_wait_arm(c->wait)) {
 			rds_progress_round();
 			rc = epoll_harvest(c);
-			if (rc || deadline_expired(d))
+			if (rc)
 				return rc;
+			if (deadline_expired(d))
+				return epoll_time_out(c);
 			continue;
 		}
 		rc = rds_wait_interrupted(c->wait) ? -EINTR : epoll_sleep(c, rds_wait_fd(c->wait), d);
