@@ -349,10 +349,12 @@ static void conn_note_attempt(struct rds_conn *conn)
 /* An attempt has failed: there is another one, unless the peer is gone. */
 static void conn_attempt_failed(struct rds_conn *conn, int err)
 {
-	if (conn_peer_is_gone(conn))
+	if (conn_peer_is_gone(conn)) {
 		rds_conn_drop(conn, NULL, err, true);
-	else
-		rds_conn_backoff(conn);
+		return;
+	}
+	rds_conn_history_unreachable(conn, err);
+	rds_conn_backoff(conn);
 }
 
 /* 0: the attempt is under way, over conn->pending. */

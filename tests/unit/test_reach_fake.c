@@ -72,9 +72,14 @@ static void ep_add(struct fake_ep *e)
 static int fake_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn,
 			struct rds_received here, struct rds_ep **ep)
 {
-	struct fake_ep *e = ep_new(conn);
+	int err = atomic_load(&fake.no_attempt);
+	struct fake_ep *e = err ? NULL : ep_new(conn);
 
 	(void)t;
+	if (err) {
+		atomic_fetch_add(&fake.nrefused, 1);
+		return err;
+	}
 	e->id = *id;
 	e->here = here;
 	*ep = (struct rds_ep *)e;

@@ -51,6 +51,8 @@ struct fake {
 	unsigned nsent, nasked;
 	struct rds_conn_id asked_id;
 	uint16_t asked[LOGGED];
+	_Atomic int no_attempt; /* what connect says: -errno, and no attempt begins */
+	_Atomic unsigned nrefused; /* so often */
 	struct fake_ep *eps[EPS]; /* asked for by us, and far_connects() */
 	unsigned neps;
 	struct {

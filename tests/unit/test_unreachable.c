@@ -105,6 +105,37 @@ START_TEST(test_process_does_not_answer)
 }
 END_TEST
 
+static void refused_again(void)
+{
+	unsigned n = atomic_load(&fake.nrefused);
+
+	await(atomic_load(&fake.nrefused) > n);
+}
+
+/* No attempt can be made: for a process of this host the kernel passes no more descriptors. */
+START_TEST(test_no_attempt)
+{
+	atomic_store(&fake.no_attempt, -ETOOMANYREFS);
+	say(5, "a");
+	no_answer(1);
+	await(locked(&fake.nasked) == 2);
+	far_answers(5, 1, 0);
+	refused_again();
+	ck_assert_uint_eq(lines(WAITS), 0);
+	pass_seconds(11);
+	refused_again();
+	refused_again();
+	ck_assert_uint_eq(lines("no connection to " FAR " for 11 seconds (Too many references: cannot splice): " WAITS), 1);
+	refused_again();
+	ck_assert_uint_eq(lines(WAITS), 1);
+	atomic_store(&fake.no_attempt, 0);
+	await(locked(&fake.neps) == 1);
+	far_up(0);
+	ck_assert_uint_eq(lines(FAR " " AGAIN), 1);
+	far_got(0, 1, "a");
+}
+END_TEST
+
 /* Every outage counts for itself, and what has been sent and not acknowledged waits as well. */
 START_TEST(test_another_time)
 {
@@ -131,6 +162,7 @@ int main(void)
 
 	tcase_add_test(tc, test_silent_host);
 	tcase_add_test(tc, test_process_does_not_answer);
+	tcase_add_test(tc, test_no_attempt);
 	tcase_add_test(tc, test_another_time);
 	return suite_run(s);
 }
