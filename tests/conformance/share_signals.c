@@ -28,7 +28,7 @@ static void stop(void)
 		test_pause(&looks);
 }
 
-/* Sockets that this process has not used yet. */
+/* Sockets that this process has not used yet; news of the past are taken out of them. */
 static int fresh[6 * TRIES];
 static unsigned used;
 static _Atomic bool begun;
@@ -176,6 +176,14 @@ static void borrows(void)
 
 /* ---- the last process that had it has ended, the next one is stopped ---- */
 
+static int makes(void)
+{
+	int fd = rds_bound();
+
+	settle(fd);
+	return fd;
+}
+
 static void is_stopped(int fd, pid_t next)
 {
 	owner = next;
@@ -193,8 +201,10 @@ int main(int argc, char **argv)
 	if (conf_transport == RDS_TRANS_IB)
 		conf_skip("how a process waits for another one of its host is the same over RDMA devices");
 	if (fork_other(&maker)) {
-		for (i = 0; i < ARRAY_SIZE(fresh); i++)
+		for (i = 0; i < ARRAY_SIZE(fresh); i++) {
 			fresh[i] = rds_bound();
+			settle(fresh[i]);
+		}
 		if (fork_other(&holder)) {
 			owner = getppid();
 			borrows();
@@ -204,6 +214,6 @@ int main(int argc, char **argv)
 		_exit(0);
 	}
 	check("maker-end", "exit 0", "%s", end_of(&maker));
-	check("next-maker-end", "signal 9", "%s", made_and_left(rds_bound, is_stopped));
+	check("next-maker-end", "signal 9", "%s", made_and_left(makes, is_stopped));
 	return conf_end();
 }
