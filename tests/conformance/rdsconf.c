@@ -369,6 +369,64 @@ void cong_told(int receiver, int sender)
 		conf_die("news of congestion");
 }
 
+static struct in6_addr mapped(const struct name *name)
+{
+	struct in6_addr addr = {.s6_addr = {[10] = 0xff, [11] = 0xff}};
+
+	if (name->sa.sa_family == AF_INET6)
+		return name->in6.sin6_addr;
+	memcpy(&addr.s6_addr[12], &name->in.sin_addr, 4);
+	return addr;
+}
+
+static struct name name_mapped(struct in6_addr addr)
+{
+	bool v4 = IN6_IS_ADDR_V4MAPPED(&addr);
+	char said[INET6_ADDRSTRLEN];
+
+	inet_ntop(v4 ? AF_INET : AF_INET6, &addr.s6_addr[v4 ? 12 : 0], said, sizeof(said));
+	return name_at(said, 0);
+}
+
+/* A message from one of this host's addresses to the other, if both are its own. */
+static void crosses(struct in6_addr from, struct in6_addr to)
+{
+	struct name name = name_mapped(from), peer = name_mapped(to);
+	int fd = rds_socket(), there = rds_socket();
+
+	if (!bind(fd, &name.sa, name.len) && !bind(there, &peer.sa, peer.len)) {
+		if (send_to(fd, there, "", 1, 0) != 1)
+			conf_die("a message for news of congestion");
+		conf_arrives(there);
+	}
+	close(fd);
+	close(there);
+}
+
+/*
+ * A host tells its news on all connections of the address: also on those to another address of
+ * this host, which an earlier program has left, and whose news count for every sender here.
+ */
+static void other_addresses_told(const struct name *there)
+{
+	static struct rds6_info_connection list[256];
+	socklen_t len = sizeof(list);
+	struct in6_addr addr = mapped(there), from, to;
+	int fd = rds_socket();
+	unsigned i;
+
+	if (getsockopt(fd, SOL_RDS, RDS6_INFO_CONNECTIONS, list, &len) < 0)
+		conf_die("connections");
+	close(fd);
+	for (i = 0; i < len / sizeof(list[0]); i++) {
+		from = list[i].laddr;
+		to = list[i].faddr;
+		if (list[i].flags & RDS_INFO_CONNECTION_FLAG_CONNECTED && IN6_ARE_ADDR_EQUAL(&from, &addr) &&
+		    !IN6_ARE_ADDR_EQUAL(&to, &addr))
+			crosses(from, to);
+	}
+}
+
 /*
  * News go before any later message of their connection, and the answer to a ping is one.  The
  * kernel has a second connection where an RDMA device talks to itself, for what comes back; so the
@@ -387,6 +445,7 @@ void cong_all_told(struct name there)
 		if (sendto(fd, "", 0, 0, &there.sa, there.len) || receive(fd, &byte, 1, 0))
 			conf_die("a ping is not answered");
 	close(fd);
+	other_addresses_told(&there);
 }
 
 void settle(int fd)

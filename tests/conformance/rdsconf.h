@@ -83,6 +83,8 @@ enum {
 	RDS_CMSG_RXPATH_LATENCY = 11,
 };
 
+#define RDS_INFO_CONNECTION_FLAG_CONNECTED 0x04
+
 enum { RDS_TRANS_IB = 0, RDS_TRANS_TCP = 2, RDS_TRANS_LOOP = 3 };
 
 #define SIOCRDSSETTOS 0x89E0
@@ -141,6 +143,13 @@ struct rds_info_connection {
 	uint32_t laddr, faddr;
 	char transport[16];
 	uint8_t flags, tos;
+} __attribute__((packed));
+
+struct rds6_info_connection {
+	uint64_t next_tx_seq, next_rx_seq;
+	struct in6_addr laddr, faddr;
+	char transport[16];
+	uint8_t flags;
 } __attribute__((packed));
 
 struct rds_info_message {
@@ -273,7 +282,7 @@ uint64_t counter(const char *name);
 void cong_told(int receiver, int sender);
 /*
  * If several connections bring the same update, all have done so: a sender that is refused after
- * this gets no older one.  there: any name of the receiver's host.
+ * this gets no older one.  there: any name of the receiver's host, with the receiver's address.
  */
 void cong_all_told(struct name there);
 /* Take a congestion update of the past out of a socket's first poll. */
