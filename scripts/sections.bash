@@ -381,9 +381,8 @@ section_devices() # over soft RoCE and soft iWARP, in virtual time: programs of 
 }
 
 # The stored answers of kernel RDS over soft RoCE, in one guest and between two, have to be those
-# that it gives now; much of the time is spent on atomic operations, of which it never says that they
-# are over.  And it has to agree with the model of the section sharing, in its first few
-# sequences.
+# that it gives now; in one guest it is asked in virtual time.  And it has to agree with the model of
+# the section sharing, in its first few sequences.
 section_oracle() # the conformance programs on kernel RDS now, compared line by line; random sequences against their model
 {
 	made main tests/sharing/player || return 1

@@ -224,6 +224,24 @@ answers()
 answers "echo ping/::1/recv: 1; exit 124" 75 "LATE conformance-guest: .*/tests/conformance/run --oracle ping"
 answers "echo ping/::1/exit: 139; exit 124" 1 "WRONG guest: status 124"
 answers "exit 125" 1 "WRONG guest: status 125"
+# Kernel RDS alone in a guest is in virtual time, and waits for no file of this machine.
+answers 'case "$*" in *--icount*--file*/inside*) echo ping/::1/recv: 1 ;; esac' 0 "1 checks, 0 failures"
+# What two/in_one names is not asked between two guests; its answers are those of one, with the addresses
+# of two.
+(
+	cd "$out/tests/conformance" && mkdir -p two && : >two/left_out && : >rdma_atomic.c && : >"$out/programs/rdma_atomic" &&
+		echo "rdma_atomic	why" >two/in_one && echo "ping/10.97.0.1/recv: 1" >oracle.two.txt &&
+		echo "rdma_atomic/10.98.0.1/key: from inet 10.98.0.1 port 4181 len 16" >oracle.rdma.txt &&
+		echo "rdma_atomic/10.97.0.1/key: from inet 10.97.0.2 port 4181 len 16" >answers || exit 1
+	printf '#!/bin/sh\nfor name; do case $name in ping | rdma_atomic) echo $name/10.97.0.1/recv: 1 ;; esac; done\n' \
+		>"$out/scripts/guest/two" && chmod +x "$out/scripts/guest/two"
+	./run --verify --two --rdma rxe --compiled "$out/programs" >"$out/log" 2>&1 && grep -q "^1 checks, 1 equal" "$out/log" ||
+		wrong "conformance: --verify --two asks other programs"
+	./run --verify --two --rdma rxe --compiled "$out/programs" rdma_atomic >"$out/log" 2>&1 && wrong "conformance: --verify asks nothing"
+	./run --two --rdma rxe --answers answers rdma_atomic >"$out/log" 2>&1 && grep -q "^1 checks, 1 equal" "$out/log" ||
+		wrong "conformance: other answers of one guest"
+	exit $failed
+) || failed=$((failed + 1))
 slow=$("$here/watch" --measure)
 [ "$slow" -ge 1 ] && [ "$slow" -le 50 ] || wrong "--measure says $slow"
 exit $((failed > 0))
