@@ -381,20 +381,24 @@ section_devices() # over soft RoCE and soft iWARP, in virtual time: programs of 
 }
 
 # The stored answers of kernel RDS over soft RoCE, in one guest and between two, have to be those
-# that it gives now; in one guest it is asked in virtual time.  And it has to agree with the model of
-# the section sharing, in its first few sequences.
+# that it gives now.  And it has to agree with the model of the section sharing, in its first few
+# sequences.  In one guest it is asked in virtual time.
 section_oracle() # the conformance programs on kernel RDS now, compared line by line; random sequences against their model
 {
-	made main tests/sharing/player || return 1
-	local there=(env SHARING_LIB=none SHARING_SEEDS=10 TOP_BUILDDIR="$work/main")
-	local again="'$top/scripts/guest/run' --timeout 3000 --modules 'rds rds_tcp' -- ${there[*]@Q} TEST_TIMES=\${TEST_TIMES:-1} '$top/tests/sharing/run'"
+	made main tests/sharing/player tests/watch/watch || return 1
+	local there=(env SHARING_LIB=none SHARING_SEEDS=10 TOP_BUILDDIR="$work/main") file
+	local guest=(scripts/guest/run --modules "rds rds_tcp" --icount)
+	for file in "$work"/main/tests/{sharing/player,watch/watch} "$top"/tests/{sharing/run,verdict.bash}; do
+		guest+=(--file "$file")
+	done
+	local again="cd '$top' && ${guest[*]@Q} --timeout 18000 -- ${there[*]@Q} TEST_TIMES=\${TEST_TIMES:-1} '$top/tests/sharing/run'"
 	local -x SECTION_TIMEOUT=1900 CONFORMANCE_TIMEOUT=1800
 	{
 		status=0
 		(delivered tests/conformance/compare --build "$work/main" | counted) || worse $?
 		(delivered tests/conformance/run --verify --rdma rxe | counted) || worse $?
 		(delivered tests/conformance/run --verify --two --rdma rxe | counted) || worse $?
-		(delivered scripts/guest/run --modules "rds rds_tcp" -- "${there[@]}" VERDICT_AGAIN="$again" \
+		(delivered "${guest[@]}" --timeout $CONFORMANCE_TIMEOUT -- "${there[@]}" VERDICT_AGAIN="$again" \
 			"$top/tests/sharing/run") || worse $?
 		exit $status
 	} | added_up
