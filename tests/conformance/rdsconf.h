@@ -324,7 +324,7 @@ struct helper {
 void helper_start(struct helper *helper, long (*call)(void *), void *arg);
 /* Wait until the helper's thread sleeps in its call; false if it has ended. */
 bool helper_asleep(struct helper *helper);
-/* One look: is it asleep in this moment? */
+/* One look: is it asleep in this moment, or has it ended? */
 bool helper_rests(struct helper *helper);
 /* Wait at most ms for its end; sets errno to the one of the call. */
 bool helper_done(struct helper *helper, int ms);

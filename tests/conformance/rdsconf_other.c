@@ -77,7 +77,9 @@ bool helper_asleep(struct helper *helper)
 
 bool helper_rests(struct helper *helper)
 {
-	return state_of(text("/proc/self/task/%d/stat", helper->tid)) == 'S';
+	char state = state_of(text("/proc/self/task/%d/stat", helper->tid));
+
+	return state == 'S' || !state;
 }
 
 bool process_asleep(int pid)
