@@ -226,6 +226,14 @@ answers "echo ping/::1/exit: 139; exit 124" 1 "WRONG guest: status 124"
 answers "exit 125" 1 "WRONG guest: status 125"
 # Kernel RDS alone in a guest is in virtual time, and waits for no file of this machine.
 answers 'case "$*" in *--icount*--file*/inside*) echo ping/::1/recv: 1 ;; esac' 0 "1 checks, 0 failures"
+# Behind send_checks, kernel RDS makes no connection on the device.
+answers_last()
+{
+	printf '#!/bin/sh\ncase "$*" in *" tos zerocopy send_checks") echo tos/::1/recv: 1 ;; esac\n' >"$out/scripts/guest/run"
+	"$out/tests/conformance/run" --oracle --rdma rxe --compiled "$out/programs" tos send_checks zerocopy >"$out/log" 2>&1 &&
+		grep -q "^1 checks, 0 failures" "$out/log" || wrong "conformance: send_checks is not the last one"
+}
+answers_last
 # What two/in_one names is not asked between two guests; its answers are those of one, with the addresses
 # of two.
 (
