@@ -311,7 +311,7 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 	ending = peer_gone && conn->id.peer_slot != RDS_SLOT_REMOTE &&
 		 registry_proc_alive(rds_node_registry, conn->id.peer_slot, &conn->id.peer);
 	if (peer_gone)
-		registry_reap(rds_node_registry);
+		registry_reap_proc(rds_node_registry, conn->id.peer_slot);
 	rds_timer_cancel(&conn->retry);
 	rds_lock(&rds_lock_control);
 	rds_lock(&conn->tx);

@@ -17,6 +17,8 @@
 #include "engine/node/registry_impl.h"
 #include "engine/node/socket_name.h"
 
+#define JOIN_QUESTIONS 16 /* of a new process, whether others live */
+
 /*
  * If the area cannot be read, the slot counts as used: callers check the id and the lock as well.
  */
@@ -135,15 +137,59 @@ void reg_orphan_sweep(struct registry *reg)
 	reg_change_end(reg);
 }
 
+/*
+ * From that slot on, of so many processes. Each question walks through the kernel's list of all locks
+ * on the file.
+ */
+static int find_dead(struct registry *reg, struct reg_view *v, struct reg_dead *dead, uint32_t from, uint32_t questions)
+{
+	int n = 0;
+
+	memset(dead, 0, sizeof(*dead));
+	for (uint32_t i = 0; i < REG_PROCS && questions; i++) {
+		uint32_t slot = (from + i) % REG_PROCS;
+
+		if (slot == reg->slot || !slot_read_state(v, slot))
+			continue;
+		questions--;
+		if (reg_slot_held(reg, slot))
+			continue;
+		dead->bits[slot / 64] |= UINT64_C(1) << slot % 64;
+		n++;
+	}
+	return n;
+}
+
+int reg_proc_find_dead(struct registry *reg, struct reg_view *v, struct reg_dead *dead)
+{
+	return find_dead(reg, v, dead, 0, REG_PROCS);
+}
+
+/*
+ * A few, anywhere: if each new process asked about all others, a thousand that begin at once would
+ * wait for a million questions, one after the other. What the rest of the dead still have is taken
+ * from them by who needs it.
+ */
+static void reap_some(struct registry *reg)
+{
+	struct reg_dead dead;
+	uint32_t from;
+
+	os_random(&from, sizeof(from));
+	if (find_dead(reg, reg->at, &dead, from % REG_PROCS, JOIN_QUESTIONS))
+		reg_proc_reap(reg, &dead);
+}
+
 int reg_proc_join(struct registry *reg)
 {
 	struct reg_dead dead;
 	int ret = 0;
 
-	if (reg_proc_find_dead(reg, reg->at, &dead))
-		reg_proc_reap(reg, &dead);
+	reap_some(reg);
 	reg_orphan_sweep(reg);
 	if (reg->slot >= REG_PROCS)
+		ret = slot_take_unused(reg);
+	if (ret == -EUSERS && reg_proc_find_dead(reg, reg->at, &dead) && reg_proc_reap(reg, &dead))
 		ret = slot_take_unused(reg);
 	if (ret == -EUSERS)
 		rds_error("registry: %u processes have %s open, no more are possible: stop some", REG_PROCS, reg->path);
@@ -153,20 +199,6 @@ int reg_proc_join(struct registry *reg)
 	reg_store(&reg_area(reg)->state[reg->slot], REG_PROC_USED);
 	reg_change_end(reg);
 	return 0;
-}
-
-int reg_proc_find_dead(struct registry *reg, struct reg_view *v, struct reg_dead *dead)
-{
-	int n = 0;
-
-	memset(dead, 0, sizeof(*dead));
-	for (uint32_t slot = 0; slot < REG_PROCS; slot++) {
-		if (slot == reg->slot || !slot_read_state(v, slot) || reg_slot_held(reg, slot))
-			continue;
-		dead->bits[slot / 64] |= UINT64_C(1) << slot % 64;
-		n++;
-	}
-	return n;
 }
 
 static bool dead_has_slot(const struct reg_dead *dead, uint32_t slot)
@@ -390,18 +422,33 @@ bool registry_trusts(struct registry *reg, const struct ucred *cred)
 	       registry_is_member(reg, cred);
 }
 
-int registry_reap(struct registry *reg)
+static int reap(struct registry *reg, const struct reg_dead *dead)
 {
-	struct reg_dead dead;
 	int ret;
 
-	if (!reg_proc_find_dead(reg, reg_view_current(reg), &dead))
-		return 0;
 	do {
 		ret = reg_lock(reg);
 		if (ret)
 			return ret;
-		ret = reg_proc_reap(reg, &dead);
+		ret = reg_proc_reap(reg, dead);
 	} while (!reg_unlock(reg));
 	return ret;
+}
+
+int registry_reap(struct registry *reg)
+{
+	struct reg_dead dead;
+
+	return reg_proc_find_dead(reg, reg_view_current(reg), &dead) ? reap(reg, &dead) : 0;
+}
+
+int registry_reap_proc(struct registry *reg, uint32_t slot)
+{
+	struct reg_dead dead = {0};
+
+	if (slot >= REG_PROCS || slot == reg->slot || !slot_read_state(reg_view_current(reg), slot) ||
+	    reg_slot_held(reg, slot))
+		return 0;
+	dead.bits[slot / 64] |= UINT64_C(1) << slot % 64;
+	return reap(reg, &dead);
 }

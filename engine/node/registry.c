@@ -159,6 +159,16 @@ static void entry_fill(struct registry *reg, struct reg_sock *s, uint64_t inode,
 	reg_store(&s->mark, REG_SOCK_USED);
 }
 
+/* Locked: entries of the dead are used before the file grows. */
+static bool reap_for_entries(struct registry *reg)
+{
+	struct reg_dead dead;
+
+	if (reg_proc_find_dead(reg, reg->at, &dead))
+		reg_proc_reap(reg, &dead);
+	return reg_load(&reg_area(reg)->free) != 0;
+}
+
 int registry_sock_add(struct registry *reg, uint64_t inode, uint32_t sndbuf, uint32_t rcvbuf, uint32_t *idx)
 {
 	uint32_t link = 0;
@@ -170,7 +180,7 @@ int registry_sock_add(struct registry *reg, uint64_t inode, uint32_t sndbuf, uin
 			return ret;
 		/* The second time the entry may be there already, whole or in part. */
 		if (!link || !reg_sock_own(reg, reg->at, link - 1)) {
-			if (!reg_load(&reg_area(reg)->free))
+			if (!reg_load(&reg_area(reg)->free) && !reap_for_entries(reg))
 				ret = reg_file_grow(reg);
 			reg_change_begin(reg);
 			link = ret ? 0 : reg_sock_alloc(reg);

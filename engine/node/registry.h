@@ -301,6 +301,8 @@ bool registry_is_user(struct registry *reg, uid_t uid);
  * -errno.
  */
 int registry_reap(struct registry *reg);
+/* The same of the process of one slot, at a cost that does not depend on how many others there are. */
+int registry_reap_proc(struct registry *reg, uint32_t slot);
 
 /*
  * This process's counters: [RDS_STATS]. They are added to without a lock (a single writer per

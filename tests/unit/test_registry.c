@@ -420,6 +420,104 @@ START_TEST(a_dead_owner_does_not_hold_a_port)
 }
 END_TEST
 
+#define CROWD 40
+
+static void passer_by(int from, int to)
+{
+	struct registry *reg;
+
+	child_assert(registry_open(&reg) == 0);
+	child_say(to, "", 1);
+	child_wait(from);
+}
+
+/* CROWD processes are killed at once; of the first one there is more to know. */
+static void crowd_dies(struct registry *reg, struct registry_owner *first)
+{
+	struct child c[CROWD];
+	struct rds_procid id;
+	char said;
+	int i;
+
+	c[0] = child_start(member);
+	child_hear(&c[0], &id, sizeof(id));
+	ck_assert_int_eq(lookup(reg, "127.0.0.1", 7000, first), 0);
+	for (i = 1; i < CROWD; i++) {
+		c[i] = child_start(passer_by);
+		child_hear(&c[i], &said, 1);
+	}
+	for (i = 0; i < CROWD; i++)
+		child_end(&c[i], SIGKILL);
+}
+
+/* What one process costs does not depend on how many others there are, dead or alive. */
+START_TEST(a_process_that_begins_asks_about_few_others)
+{
+	struct registry *reg = open_ok();
+	struct registry_owner first;
+	struct child c;
+	char said;
+	int left;
+
+	crowd_dies(reg, &first);
+	c = child_start(passer_by);
+	child_hear(&c, &said, 1);
+	left = registry_reap(reg);
+	ck_assert_int_ge(left, CROWD / 2);
+	ck_assert_int_lt(left, CROWD);
+	child_end(&c, SIGKILL);
+	registry_close(reg);
+}
+END_TEST
+
+START_TEST(one_of_the_dead_is_cleared_up_alone)
+{
+	struct registry *reg = open_ok();
+	struct registry_owner first;
+
+	crowd_dies(reg, &first);
+	ck_assert_int_eq(registry_reap_proc(reg, registry_self_slot(reg)), 0);
+	ck_assert_int_eq(registry_reap_proc(reg, first.proc), 1);
+	ck_assert_int_eq(lookup(reg, "127.0.0.1", 7000, &first), -ENOENT);
+	ck_assert_int_eq(registry_reap_proc(reg, first.proc), 0);
+	ck_assert_int_eq(registry_reap_proc(reg, UINT32_MAX), 0);
+	ck_assert_int_eq(registry_reap(reg), CROWD - 1);
+	registry_close(reg);
+}
+END_TEST
+
+static void many_sockets(int from, int to)
+{
+	struct registry *reg;
+	uint32_t idx;
+
+	child_assert(registry_open(&reg) == 0);
+	for (int i = 0; i < REG_CHUNK; i++)
+		child_assert(registry_sock_add(reg, 5, 1, 1, &idx) == 0);
+	child_say(to, "", 1);
+	child_wait(from);
+}
+
+/* The file does not grow as long as the dead have entries. */
+START_TEST(entries_of_the_dead_are_used_again)
+{
+	struct registry *reg = open_ok();
+	struct child c = child_start(many_sockets);
+	struct stat before, after;
+	char said;
+	int i;
+
+	child_hear(&c, &said, 1);
+	child_end(&c, SIGKILL);
+	ck_assert_int_eq(stat(test_file, &before), 0);
+	for (i = 0; i < REG_CHUNK; i++)
+		add_ok(reg);
+	ck_assert_int_eq(stat(test_file, &after), 0);
+	ck_assert_int_eq(before.st_size, after.st_size);
+	registry_close(reg);
+}
+END_TEST
+
 START_TEST(an_orderly_leave_keeps_the_counters)
 {
 	struct child c = child_start(member);
@@ -540,6 +638,9 @@ int main(void)
 	tcase_add_test(tc, the_dead_leave_nothing);
 	tcase_add_test(tc, what_others_have_becomes_nobodys);
 	tcase_add_test(tc, a_dead_owner_does_not_hold_a_port);
+	tcase_add_test(tc, a_process_that_begins_asks_about_few_others);
+	tcase_add_test(tc, one_of_the_dead_is_cleared_up_alone);
+	tcase_add_test(tc, entries_of_the_dead_are_used_again);
 	tcase_add_test(tc, an_orderly_leave_keeps_the_counters);
 	tcase_add_test(tc, fork_gives_a_fresh_member);
 	tcase_add_test(tc, speed);
