@@ -251,7 +251,12 @@ section_conformance() # plain PF_RDS programs under the preload, against what ke
 
 section_faults() # nothing lost while connections break and processes are killed, by seeds
 {
-	FAULT_SEED=$seed FAULT_ROUNDS=$(size 1 5) fault_suite main
+	FAULT_SEED=$seed FAULT_ROUNDS=$(size 1 5) FAULT_CROWD=$(size 16 64) fault_suite main
+}
+
+section_crowd() # many processes of one host with 256 descriptors each: 1,000 clients of a server, 200 and 500 that all talk to all
+{
+	FAULT_SEED=$seed FAULT_ROUNDS=1 fault_suite main clients-1000 crowd-200 crowd-500
 }
 
 section_sharing() # sockets of several processes: random sequences of what programs do with them, compared with a model
