@@ -146,6 +146,7 @@ uint64_t members_cpu_ns(const struct members *m, unsigned gate); /* all of them,
 void members_end(struct members *m);
 __attribute__((noreturn)) void members_fail(struct members *m, const char *what);
 unsigned descriptors_of(pid_t pid);
+uint64_t members_kib(const struct members *m); /* memory of all together */
 
 /* A non-blocking socket with a name: PF_RDS, or AF_UNIX SOCK_DGRAM. */
 void member_open(struct member *me, struct sock *s, const struct options *o);

@@ -145,14 +145,17 @@ static unsigned most_descriptors(const struct members *m)
 
 void run_crowd(const struct options *o)
 {
-	uint64_t begin = now_ns();
+	uint64_t begin = now_ns(), contact, rate;
 	struct members m;
 
 	members_begin(&m, o, party);
 	all_come(&m, 0);
-	say("ready ns=%llu", (unsigned long long)(now_ns() - begin));
-	say("contact ns=%llu", (unsigned long long)part(&m, 1));
-	say("rate ns=%llu fds=%u", (unsigned long long)part(&m, 1 + o->window), most_descriptors(&m));
+	say("ready ns=%llu kib=%llu", (unsigned long long)(now_ns() - begin), (unsigned long long)members_kib(&m));
+	contact = part(&m, 1);
+	say("contact ns=%llu kib=%llu", (unsigned long long)contact, (unsigned long long)members_kib(&m));
+	rate = part(&m, 1 + o->window);
+	say("rate ns=%llu kib=%llu fds=%u", (unsigned long long)rate, (unsigned long long)members_kib(&m),
+	    most_descriptors(&m));
 	hear("go", NULL, 0);
 	members_go(&m);
 	members_end(&m);

@@ -233,6 +233,36 @@ unsigned descriptors_of(pid_t pid)
 	return most;
 }
 
+/* The sum of the lines of a file in /proc that begin so; all are in KiB. */
+static uint64_t kib_of(pid_t pid, const char *file, const char *a, const char *b)
+{
+	char path[64], line[256];
+	uint64_t sum = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
+	f = fopen(path, "r");
+	if (!f)
+		die("%s: %s", path, strerror(errno));
+	while (fgets(line, sizeof(line), f))
+		if (!strncmp(line, a, strlen(a)) || !strncmp(line, b, strlen(b)))
+			sum += strtoull(strchr(line, ':') + 1, NULL, 10);
+	fclose(f);
+	return sum;
+}
+
+/* Nobody's pages are counted twice: those that several share count in parts.  Page tables, too. */
+uint64_t members_kib(const struct members *m)
+{
+	uint64_t sum = 0;
+	unsigned i;
+
+	for (i = 0; i < m->n; i++)
+		sum += kib_of(m->all[i].pid, "smaps_rollup", "Pss_Anon:", "Pss_Shmem:") +
+		       kib_of(m->all[i].pid, "status", "VmPTE:", "VmPTE:");
+	return sum;
+}
+
 void members_end(struct members *m)
 {
 	char text[80];

@@ -98,8 +98,9 @@ def slowness(watch=None):
 def watched(name, watch, seconds):
     """This program once more, below a watch: what hangs is wrong, not late.  `seconds`: of a measurement that sleeps."""
     command = [watch, "--name", name, "--quiet", str(QUIET + seconds), "--", sys.executable, *sys.argv]
-    status = subprocess.run(command, check=False,
-                            env={**os.environ, "TEST_SLOW": str(slowness(watch)), WATCHED: "yes"}).returncode
+    # If it is killed, what it has left is in our directory, which goes with us.
+    env = {**os.environ, "TEST_SLOW": str(slowness(watch)), WATCHED: "yes", "TMPDIR": os.path.dirname(watch)}
+    status = subprocess.run(command, check=False, env=env).returncode
     if status != HANG:
         return status
     print(f"WRONG {name}: it hangs")

@@ -19,9 +19,10 @@ def rds(host="127.0.0.1", name="rds", spin=False):
 
 
 class Bench:
-    def __init__(self, setup, report, rounds, seconds, quick, outer, baseline, crowds=()):
+    def __init__(self, setup, report, rounds, seconds, quick, outer, baseline, crowds=(), files=0):
         self.setup, self.report, self.rounds, self.seconds = setup, report, rounds, seconds
-        self.quick, self.outer, self.baseline, self.crowds = quick, outer, baseline, crowds
+        self.quick, self.outer, self.baseline = quick, outer, baseline
+        self.crowds, self.files = crowds, files  # of the row crowd: processes, and descriptors of each (0: as many as we)
 
     def ms(self, factor=1.0):
         return max(20, int(self.seconds * factor * 1000))
