@@ -52,9 +52,9 @@ static bool one_server;
 static struct member *all;
 static pid_t pids[MOST];
 static struct shared {
-	_Atomic unsigned bound, came; /* sockets, messages */
+	_Atomic unsigned bound, complete, came; /* processes, processes, messages */
 } * shared;
-static int begin[2], over[2];
+static int begin[2], over[2], leave[2];
 
 static bool talks(const struct party *p, unsigned to)
 {
@@ -202,11 +202,14 @@ static void member(unsigned me)
 	check(getsockname(p->fd, (struct sockaddr *)&all[me].name, &len) == 0);
 	close(begin[1]);
 	close(over[1]);
+	close(leave[1]);
 	atomic_fetch_add(&shared->bound, 1);
 	check(read(begin[0], &c, 1) == 0);
 	exchange(p);
 	for (i = 0; i < members; i++)
 		atomic_fetch_add(&shared->came, p->seen[i]);
+	atomic_fetch_add(&shared->complete, 1);
+	check(read(leave[0], &c, 1) == 0);
 	close(p->fd);
 	exit(0);
 }
@@ -218,6 +221,13 @@ static unsigned broken(void)
 
 	close(fd);
 	return n;
+}
+
+static bool injected(void)
+{
+	const char *faults = getenv("RDS_PRELOAD_FAULT");
+
+	return faults && *faults;
 }
 
 static void end_all(void)
@@ -287,6 +297,20 @@ static void await_ends(void)
 	}
 }
 
+static void await_all(_Atomic unsigned *n)
+{
+	unsigned looks = 0;
+	int status;
+
+	while (atomic_load(n) < members) {
+		if (waitpid(-1, &status, WNOHANG) > 0) {
+			end_all();
+			fail("a process has ended with status %#x", (unsigned)status);
+		}
+		test_pause(&looks);
+	}
+}
+
 static void start_all(void)
 {
 	unsigned i;
@@ -342,30 +366,29 @@ static void options(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-	unsigned i, looks = 0;
-	int status;
+	unsigned i;
 
 	options(argc, argv);
 	all = mmap(NULL, (members + 1) * sizeof(*all), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	check(all != MAP_FAILED && pipe(begin) == 0 && pipe(over) == 0);
+	check(all != MAP_FAILED && pipe(begin) == 0 && pipe(over) == 0 && pipe(leave) == 0);
 	shared = (void *)&all[members];
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	signal(SIGALRM, too_late);
 	alarm(limit * test_slow());
 	start_all();
-	while (atomic_load(&shared->bound) < members) {
-		if (waitpid(-1, &status, WNOHANG) > 0) {
-			end_all();
-			fail("a process has ended with status %#x before it talks", (unsigned)status);
-		}
-		test_pause(&looks);
-	}
+	await_all(&shared->bound);
 	if (!troubles)
 		close(over[1]);
 	close(begin[1]); /* all begin */
 	if (troubles) {
+		close(leave[1]); /* the others may be stopped then, or dead */
 		make_trouble();
 		close(over[1]);
+	} else {
+		await_all(&shared->complete);
+		if (!injected() && broken())
+			fail("%u connections have broken, and no process has ended", broken());
+		close(leave[1]);
 	}
 	await_ends();
 	for (i = 0; i < members; i++)
