@@ -165,6 +165,21 @@ int reg_proc_find_dead(struct registry *reg, struct reg_view *v, struct reg_dead
 	return find_dead(reg, v, dead, 0, REG_PROCS);
 }
 
+/* One of those in use, by chance: slots are taken from the first one on, so that most are not. */
+static uint32_t any_slot(struct registry *reg)
+{
+	uint32_t n = 0, skip, slot;
+
+	for (slot = 0; slot < REG_PROCS; slot++)
+		n += slot_read_state(reg->at, slot) != 0;
+	os_random(&skip, sizeof(skip));
+	skip = n ? skip % n : 0;
+	for (slot = 0; slot < REG_PROCS - 1; slot++)
+		if (slot_read_state(reg->at, slot) && !skip--)
+			break;
+	return slot;
+}
+
 /*
  * A few, anywhere: if each new process asked about all others, a thousand that begin at once would
  * wait for a million questions, one after the other. What the rest of the dead still have is taken
@@ -173,10 +188,8 @@ int reg_proc_find_dead(struct registry *reg, struct reg_view *v, struct reg_dead
 static void reap_some(struct registry *reg)
 {
 	struct reg_dead dead;
-	uint32_t from;
 
-	os_random(&from, sizeof(from));
-	if (find_dead(reg, reg->at, &dead, from % REG_PROCS, JOIN_QUESTIONS))
+	if (find_dead(reg, reg->at, &dead, any_slot(reg), JOIN_QUESTIONS))
 		reg_proc_reap(reg, &dead);
 }
 

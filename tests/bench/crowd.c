@@ -145,12 +145,13 @@ static unsigned most_descriptors(const struct members *m)
 
 void run_crowd(const struct options *o)
 {
-	uint64_t begin = now_ns(), contact, rate;
+	uint64_t begin = now_ns(), ready, contact, rate;
 	struct members m;
 
 	members_begin(&m, o, party);
 	all_come(&m, 0);
-	say("ready ns=%llu kib=%llu", (unsigned long long)(now_ns() - begin), (unsigned long long)members_kib(&m));
+	ready = now_ns() - begin;
+	say("ready ns=%llu kib=%llu", (unsigned long long)ready, (unsigned long long)members_kib(&m));
 	contact = part(&m, 1);
 	say("contact ns=%llu kib=%llu", (unsigned long long)contact, (unsigned long long)members_kib(&m));
 	rate = part(&m, 1 + o->window);

@@ -470,6 +470,43 @@ START_TEST(a_process_that_begins_asks_about_few_others)
 }
 END_TEST
 
+static void visitor(int from, int to)
+{
+	struct registry *reg;
+
+	(void)from;
+	child_assert(registry_open(&reg) == 0);
+	registry_close(reg);
+	child_say(to, "", 1);
+}
+
+/* Those who begin find the dead behind many who live: slots are taken from the first one on. */
+START_TEST(the_dead_are_found_behind_those_who_live)
+{
+	struct child c[CROWD], v;
+	struct registry *reg;
+	char said;
+	int i;
+
+	for (i = 0; i < CROWD; i++) {
+		c[i] = child_start(passer_by);
+		child_hear(&c[i], &said, 1);
+	}
+	for (i = CROWD / 2; i < CROWD; i++)
+		child_end(&c[i], SIGKILL);
+	for (i = 0; i < 12; i++) {
+		v = child_start(visitor);
+		child_hear(&v, &said, 1);
+		child_end(&v, 0);
+	}
+	reg = open_ok();
+	ck_assert_int_lt(registry_reap(reg), CROWD / 4);
+	for (i = 0; i < CROWD / 2; i++)
+		child_end(&c[i], SIGKILL);
+	registry_close(reg);
+}
+END_TEST
+
 START_TEST(one_of_the_dead_is_cleared_up_alone)
 {
 	struct registry *reg = open_ok();
@@ -639,6 +676,7 @@ int main(void)
 	tcase_add_test(tc, what_others_have_becomes_nobodys);
 	tcase_add_test(tc, a_dead_owner_does_not_hold_a_port);
 	tcase_add_test(tc, a_process_that_begins_asks_about_few_others);
+	tcase_add_test(tc, the_dead_are_found_behind_those_who_live);
 	tcase_add_test(tc, one_of_the_dead_is_cleared_up_alone);
 	tcase_add_test(tc, entries_of_the_dead_are_used_again);
 	tcase_add_test(tc, an_orderly_leave_keeps_the_counters);

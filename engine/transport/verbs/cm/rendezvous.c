@@ -237,7 +237,7 @@ static void answer_redirect(uint32_t slot, const struct rds_procid *id, uint16_t
 
 	if (!procid_is_self(id)) {
 		if (!registry_proc_alive(reg, slot, id)) {
-			registry_reap(reg);
+			registry_reap_proc(reg, slot);
 			answer->status = (uint8_t)if_dead;
 			return;
 		}
