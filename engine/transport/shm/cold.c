@@ -62,11 +62,6 @@ static bool ours_is_first(const struct rds_procid *id)
 	return memcmp(registry_self(rds_node_registry), id, sizeof(*id)) < 0;
 }
 
-static bool peer_is_open(const struct shm_peer *p)
-{
-	return !p->dead && p->fd >= 0;
-}
-
 /* ---- to cold ---- */
 
 static void peer_set_cold(struct shm_peer *p)
@@ -78,8 +73,10 @@ static void peer_set_cold(struct shm_peer *p)
 
 static void peer_warm_later(struct shm_peer *p)
 {
-	if (p->ctl_queue)
-		rds_timer_need(&rds_shm.warm_timer, os_now_ns() + WARM_AGAIN_NS);
+	if (!p->ctl_queue)
+		return;
+	shm_queue_add(SHM_WARM_LATER, p);
+	rds_timer_need(&rds_shm.warm_timer, os_now_ns() + WARM_AGAIN_NS);
 }
 
 /* False: it takes no packet, and nothing has changed. */
@@ -91,7 +88,7 @@ static bool peer_cool(struct shm_peer *p)
 	if (err) {
 		if (err == -EPIPE || err == -ECONNRESET)
 			shm_peer_read_all(p);
-		return !peer_is_open(p);
+		return p->dead || p->fd < 0;
 	}
 	peer_set_cold(p);
 	os_shutdown(p->fd, SHUT_RD);
@@ -110,7 +107,7 @@ static bool peer_is_settled(const struct shm_peer *p)
 {
 	const struct shm_ep *ep;
 
-	if (!p->known || p->warmth != SHM_WARM || p->ctl_queue || p->unread)
+	if (!p->known || p->warmth != SHM_WARM || p->ctl_queue || p->queue[SHM_UNREAD].in)
 		return false;
 	for (ep = p->eps; ep; ep = ep->peer_next)
 		if (!ep->up)
@@ -124,8 +121,8 @@ static struct shm_peer *victim_find(const struct shm_peer *except, bool (*fits)(
 	uint64_t now = ++rds_shm.next_use;
 	struct shm_peer *p, *found = NULL;
 
-	for (p = rds_shm.peers; p; p = p->next) {
-		if (!peer_is_open(p) || p == except)
+	for (p = rds_shm.open; p; p = p->open_next) {
+		if (p->dead || p == except)
 			continue;
 		if (atomic_exchange(&p->used, false))
 			p->used_order = now;
@@ -221,8 +218,8 @@ bool shm_cold_may_dial(void)
 	struct shm_peer *p, *oldest = NULL;
 	unsigned n = 0;
 
-	for (p = rds_shm.peers; p; p = p->next) {
-		if (!peer_is_open(p) || !peer_owes_answer(p))
+	for (p = rds_shm.open; p; p = p->open_next) {
+		if (p->dead || !peer_owes_answer(p))
 			continue;
 		n++;
 		if (!oldest || p->opened_at < oldest->opened_at)
@@ -276,27 +273,15 @@ void shm_cold_warm(struct shm_peer *p)
  */
 static void warm_again(struct rds_timer *tm)
 {
-	bool failed = false;
 	struct shm_peer *p;
 
-	for (p = rds_shm.peers; p; p = p->next) {
+	while ((p = shm_queue_take(SHM_WARM_LATER))) {
 		if (p->dead || p->warmth != SHM_COLD || !p->ctl_queue)
 			continue;
-		if (p->warm_failed) {
-			failed = true;
-			continue;
-		}
 		shm_cold_warm(p);
-		if (rds_timer_is_set(&rds_shm.warm_timer)) { /* not now */
-			p->warm_failed = true;
+		if (rds_timer_is_set(tm)) /* not now: it is the last one from now on */
 			return;
-		}
 	}
-	if (!failed)
-		return;
-	for (p = rds_shm.peers; p; p = p->next)
-		p->warm_failed = false;
-	rds_timer_need(tm, os_now_ns() + WARM_AGAIN_NS);
 }
 
 static int peer_take_pipes(struct shm_peer *p, const struct shm_ctl_msg *hello, int fds[OS_PASS_MAX],
@@ -374,6 +359,8 @@ static void peer_take_socket(struct shm_peer *p, struct shm_peer *from)
 	from->ev = ev;
 	p->ev->peer = p;
 	ev->peer = from;
+	shm_open_del(from);
+	shm_open_add(p);
 	p->opened_at = from->opened_at;
 	p->used_order = from->used_order;
 	rds_shm.ncold--;

@@ -97,7 +97,7 @@ int shm_peer_open(struct shm_peer *p, int fd)
 		os_close_slot(&p->fd);
 		return err;
 	}
-	rds_shm.nopen++;
+	shm_open_add(p);
 	p->opened_at = os_now_ns();
 	p->used_order = ++rds_shm.next_use;
 	return 0;
@@ -108,7 +108,7 @@ void shm_peer_shut(struct shm_peer *p)
 	if (p->fd >= 0) {
 		rds_helper_event_del(p->fd);
 		os_close_slot(&p->fd);
-		rds_shm.nopen--;
+		shm_open_del(p);
 	}
 	shm_wake_fds_close(p);
 }
@@ -133,8 +133,7 @@ static struct shm_peer *shm_peer_new(int fd, const struct ucred *cred)
 		free(p);
 		return NULL;
 	}
-	p->next = rds_shm.peers;
-	rds_shm.peers = p;
+	shm_peer_list_add(p);
 	return p;
 }
 
@@ -285,24 +284,7 @@ void shm_peer_dead(struct shm_peer *p, int why)
 	if (p->inbox)
 		munmap(p->inbox, SHM_CTL_BYTES);
 	p->inbox = NULL;
-}
-
-/* Helper, between events: the helper has no pointer to a dead peer any more. */
-void rds_shm_reclaim(void)
-{
-	struct shm_peer **pp = &rds_shm.peers, *p;
-
-	while ((p = *pp)) {
-		if (!p->dead || !shm_peer_idle(p)) {
-			pp = &p->next;
-			continue;
-		}
-		*pp = p->next;
-		if (rds_shm.cold_next == p)
-			rds_shm.cold_next = p->next;
-		free(p->ev);
-		free(p);
-	}
+	rds_shm.any_dead = true;
 }
 
 /* ---- those who come ---- */

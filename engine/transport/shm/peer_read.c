@@ -141,17 +141,19 @@ static void peers_read_rest(struct rds_timer *tm)
 {
 	struct shm_peer *p;
 
+	struct shm_peer *last = rds_shm.queue[SHM_UNREAD].last;
+
 	(void)tm;
-	for (p = rds_shm.peers; p; p = p->next)
-		if (p->unread && !p->dead) {
-			p->unread = false;
+	do {
+		p = shm_queue_take(SHM_UNREAD);
+		if (p && !p->dead)
 			shm_peer_event(&p->ev->ev, EPOLLIN);
-		}
+	} while (p && p != last); /* those that come meanwhile have a timer */
 }
 
 static void peer_read_later(struct shm_peer *p, uint64_t ns)
 {
-	p->unread = true;
+	shm_queue_add(SHM_UNREAD, p);
 	rds_shm.unread_timer.fn = peers_read_rest;
 	(ns ? rds_timer_need : rds_timer_set)(&rds_shm.unread_timer, os_now_ns() + ns);
 }

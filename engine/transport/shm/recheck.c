@@ -26,11 +26,24 @@ static void recheck_arm(struct rds_timer *tm, _Atomic bool *set)
 		rds_timer_set(tm, os_now_ns() + TICK_NS);
 }
 
+/* Any thread: p is asked at the next tick. */
+static void recheck_add(struct shm_peer *p)
+{
+	struct shm_peer *first = atomic_load(&rds_shm.recheck_list);
+
+	if (atomic_exchange(&p->recheck, true))
+		return;
+	do
+		p->recheck_next = first;
+	while (!atomic_compare_exchange_weak(&rds_shm.recheck_list, &first, p));
+}
+
 void shm_recheck_later(struct shm_ep *ep)
 {
-	if (atomic_load_explicit(&ep->recheck, memory_order_relaxed))
+	if (atomic_load_explicit(&ep->recheck, memory_order_relaxed) || !ep->peer)
 		return;
 	atomic_store(&ep->recheck, true);
+	recheck_add(ep->peer);
 	recheck_arm(&rds_shm.recheck_timer, &rds_shm.recheck_armed);
 }
 
@@ -74,25 +87,33 @@ static int recheck_ask_cold(struct shm_peer *p)
 }
 
 /* One LOOK is enough, because the control socket loses nothing. */
-static void recheck_ask(struct rds_timer *tm)
+static void recheck_ask_peer(struct shm_peer *p)
 {
 	struct shm_ctl_msg msg = {.magic = SHM_MAGIC, .version = SHM_VERSION, .op = SHM_OP_LOOK};
-	struct shm_peer *p;
 	struct shm_ep *ep;
+
+	for (ep = p->dead ? NULL : p->eps; ep; ep = ep->peer_next) {
+		if (!ep->up || !atomic_exchange(&ep->recheck, false))
+			continue;
+		ep_feed(ep);
+		if (!shm_ep_unnoticed(ep))
+			continue;
+		msg.peer_bell = ep->bell_there;
+		if (p->warmth == SHM_WARM ? shm_ctl_try(p, &msg, NULL, 0) : recheck_ask_cold(p))
+			shm_recheck_later(ep);
+	}
+}
+
+static void recheck_ask(struct rds_timer *tm)
+{
+	struct shm_peer *p, *next;
 
 	(void)tm;
 	atomic_store(&rds_shm.recheck_armed, false);
-	for (p = rds_shm.peers; p; p = p->next) {
-		for (ep = p->dead ? NULL : p->eps; ep; ep = ep->peer_next) {
-			if (!ep->up || !atomic_exchange(&ep->recheck, false))
-				continue;
-			ep_feed(ep);
-			if (!shm_ep_unnoticed(ep))
-				continue;
-			msg.peer_bell = ep->bell_there;
-			if (p->warmth == SHM_WARM ? shm_ctl_try(p, &msg, NULL, 0) : recheck_ask_cold(p))
-				shm_recheck_later(ep);
-		}
+	for (p = atomic_exchange(&rds_shm.recheck_list, NULL); p; p = next) {
+		next = p->recheck_next; /* from here on it may be added again */
+		atomic_store(&p->recheck, false);
+		recheck_ask_peer(p);
 	}
 }
 

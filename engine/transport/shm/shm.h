@@ -116,8 +116,23 @@ struct shm_ctl_event {
 	struct shm_peer *peer;
 };
 
+/* Peers that wait for something, the first one first (peer_list.c).  A peer is in it once. */
+enum shm_queue_kind {
+	SHM_UNREAD,	/* the control socket has not been read to its end */
+	SHM_WARM_LATER, /* cold, and could not be connected to: tried again */
+	SHM_QUEUES
+};
+struct shm_queue {
+	struct shm_peer *first, *last;
+};
+
 struct shm_peer {
-	struct shm_peer *next;
+	struct shm_peer *next; /* of all; later of those that have ended */
+	struct shm_peer *open_next;
+	struct {
+		struct shm_peer *next;
+		bool in;
+	} queue[SHM_QUEUES];
 	struct shm_ctl_event *ev;
 	_Atomic int fd; /* control socket */
 	struct rds_procid id;
@@ -134,11 +149,12 @@ struct shm_peer {
 	/* by this process, the first time: id and slot were known before HELLO */
 	bool dialled;
 	_Atomic bool dead;
-	bool unread; /* the control socket has not been read to its end */
+	/* recheck.c: on the list of those that are asked at the next tick */
+	_Atomic bool recheck;
+	struct shm_peer *recheck_next;
 	/* cold.c */
 	_Atomic uint8_t warmth; /* enum shm_warmth; the helper writes it */
 	bool answered;		/* SHM_WARMING: HELLO has come again */
-	bool warm_failed;	/* it could not be connected to: others are tried first */
 	uint64_t session;	/* number of the first connect, chosen by who dialled */
 	uint64_t used_order;	/* of the last use that was noticed, or of the connect */
 	uint64_t opened_at;	/* the control socket */
@@ -183,7 +199,11 @@ struct shm {
 	/* helper */
 	struct rds_helper_event listener;
 	_Atomic int listen_fd;
-	struct shm_peer *peers;
+	struct shm_peer *peers; /* all that have not ended */
+	struct shm_peer *open;	/* those with a control socket, the latest first */
+	struct shm_peer *ended; /* to be freed */
+	bool any_dead;		/* some of `peers` have ended */
+	struct shm_queue queue[SHM_QUEUES];
 	uint64_t next_cookie;
 	/* cold.c; helper */
 	unsigned nopen, ncold; /* peers with a control socket, and cold ones */
@@ -196,6 +216,7 @@ struct shm {
 	struct rds_helper_event wake_event;
 	/* recheck.c */
 	struct rds_timer recheck_timer, sweep_timer;
+	_Atomic(struct shm_peer *) recheck_list;
 	struct rds_timer unread_timer; /* peer_read.c, helper */
 	_Atomic bool recheck_armed, sweep_armed;
 };
@@ -290,6 +311,13 @@ int shm_fetch(struct rds_ep *ep, void *to, size_t len, const struct rds_fetch_sr
 int shm_peer_get(const struct rds_conn_id *id, struct shm_peer **out);
 void shm_peer_break(struct shm_peer *p);			       /* helper */
 void shm_peer_dead(struct shm_peer *p, int why);		       /* helper */
+/* peer_list.c; helper */
+void shm_peer_list_add(struct shm_peer *p);
+void shm_open_add(struct shm_peer *p);
+void shm_open_del(struct shm_peer *p);
+void shm_queue_add(enum shm_queue_kind kind, struct shm_peer *p); /* the last one, unless it is there */
+struct shm_peer *shm_queue_take(enum shm_queue_kind kind);	  /* the first one; NULL: none */
+
 /* For cold.c; helper. */
 int shm_peer_dial(const struct rds_procid *id, struct ucred *cred); /* a descriptor or -errno */
 int shm_peer_open(struct shm_peer *p, int fd);			    /* 0, or -errno and fd is closed */
