@@ -146,6 +146,22 @@ bool rds_queue_want_room_all(void)
 	return queue_busy_each(queue_want_room_one);
 }
 
+bool rds_conn_awaited(struct rds_conn *conn)
+{
+	bool yes;
+
+	rds_lock(&conn->tx);
+	rds_queue_reap(conn);
+	yes = conn->count || conn->queue || conn->room_sought || atomic_load(&conn->fcong.few);
+	if (!yes) {
+		rx_lock();
+		yes = rds_conn_client.ops_unfinished(conn);
+		rx_unlock();
+	}
+	rds_unlock(&conn->tx);
+	return yes;
+}
+
 bool rds_queue_ask_later(struct rds_conn *conn)
 {
 	if (!(conn->t->ops->caps & RDS_TCAP_PATIENT))

@@ -79,6 +79,7 @@ struct rds_conn_client {
 	 */
 	void (*ops_judge)(struct rds_conn *conn);
 	void (*ops_cancel)(struct rds_conn *conn, struct rds_sock *sk, uint16_t dport);
+	bool (*ops_unfinished)(const struct rds_conn *conn); /* are there any?  rx held */
 	/*
 	 * The connection has broken: operations that were started are over; all: the others as
 	 * well.

@@ -204,6 +204,11 @@ bool rds_queue_reap_is_free(void);
  */
 bool rds_queue_want_room_all(void);
 /*
+ * up->awaited: is there a message, a congested port or an operation for which this process may wait
+ * until the peer ends?
+ */
+bool rds_conn_awaited(struct rds_conn *conn);
+/*
  * Before a thread sleeps, and after some looks in vain.  Asks busy peers for acknowledgements that
  * were not worth a wake-up of their helpers at once (RDS_TCAP_PATIENT).  True: acknowledgements
  * have come.

@@ -124,6 +124,15 @@ static bool receive_catch_up(const struct rds_hdr *hdr)
 	return true;
 }
 
+/* Threads may wait for a congested port until its process ends. */
+static void receive_watch(const struct rds_conn *conn, struct rds_ep *ep)
+{
+	const struct rds_transport_ops *ops = ((struct rds_ep_head *)ep)->t->ops;
+
+	if (ops->watch && atomic_load(&conn->fcong.few))
+		ops->watch(ep);
+}
+
 /*
  * What is a duplicate is the kernel's rule (rds_recv_incoming() in net/rds/recv.c): a lower number,
  * and the flag that it is sent again.  A lower number without the flag is of a peer that counts
@@ -137,6 +146,7 @@ enum rds_rx_verdict rds_conn_receive(struct rds_conn *conn, struct rds_ep *ep, c
 
 	if (unlikely(hdr->flags == RDS_FLAG_CONG_BITMAP)) {
 		rds_cong_received(conn, rx->data, hdr->len);
+		receive_watch(conn, ep);
 		return RDS_RX_DONE;
 	}
 	if (unlikely(hdr->flags & RDS_FLAG_NEW_OWNER) && !receive_catch_up(hdr))

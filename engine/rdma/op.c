@@ -369,6 +369,11 @@ void rds_op_device_done(struct rds_conn *conn, uint64_t id, int err, uint64_t at
 
 /* ---- other ends ---- */
 
+bool rds_ops_unfinished(const struct rds_conn *conn)
+{
+	return rds_ops_first(conn);
+}
+
 /* Operations that are not listed any more are done. */
 static bool message_ops_succeeded(const struct rds_conn *conn, uint64_t message)
 {

@@ -150,6 +150,8 @@ static inline struct rds_op *rds_ops_first(const struct rds_conn *conn)
 	return conn->rdma ? conn->rdma->ops : NULL;
 }
 
+bool rds_ops_unfinished(const struct rds_conn *conn); /* rx */
+
 /* ---- making (op_request.c) ---- */
 
 /* The result of the control messages of one sendmsg. */

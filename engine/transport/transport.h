@@ -221,6 +221,12 @@ struct rds_transport_ops {
 	bool (*want_room)(struct rds_ep *ep, uint64_t seen_ack);
 
 	/*
+	 * The engine waits for something else of the peer: up->down must come soon after its end,
+	 * as long as up->awaited says so.  conn->tx or rx.  NULL: it always comes soon.
+	 */
+	void (*watch)(struct rds_ep *ep);
+
+	/*
 	 * Will the peer's fetch() on this endpoint work?  Then bytes of this process's memory need
 	 * not be sent.  conn->tx; NULL: it never works.
 	 */
@@ -353,6 +359,8 @@ struct rds_transport_up {
 	void (*evacuate)(struct rds_conn *conn, struct rds_ep *ep);
 	/* The condition of want_room() may hold.  Under the receive lock. */
 	void (*writable)(struct rds_conn *conn);
+	/* Does anything of this connection wait for its peer?  Helper, no lock held. */
+	bool (*awaited)(struct rds_conn *conn);
 	/*
 	 * The highest sequence number that any endpoint of the connection was given so far, or is
 	 * being given.  An acknowledgement of a higher number is invalid.  A transport that frees

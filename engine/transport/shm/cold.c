@@ -21,8 +21,7 @@
  * Only then are packets sent.  If both connect at once, the socket of the process with the smaller id
  * is used; nothing has been sent on the other one.
  *
- * The end of a cold peer is told by the registry, not by a hang-up.  Whoever waits for the peer finds
- * that its wake-up socket is gone.  The other cold peers are looked at in turn, a few each second.
+ * The end of a cold peer is told by the registry, not by a hang-up (alive.c).
  *
  * Helper thread only.  Must not know what packets say about connections.
  */
@@ -41,10 +40,6 @@
  */
 #define ANSWER_NS (1000 * 1000000ull)
 #define WARM_AGAIN_NS (10 * 1000000ull)
-#define LOOK_NS (1000 * 1000000ull)
-#define LOOK_SOON_NS (100 * 1000000ull)
-#define LOOK_PEERS 16
-#define LOOK_SOON_PEERS 64
 
 static unsigned open_most(void)
 {
@@ -68,7 +63,8 @@ static void peer_set_cold(struct shm_peer *p)
 {
 	p->warmth = SHM_COLD;
 	rds_shm.ncold++;
-	rds_timer_need(&rds_shm.cold_timer, os_now_ns() + LOOK_NS);
+	shm_alive_await(p);
+	shm_alive_look_at_others();
 }
 
 static void peer_warm_later(struct shm_peer *p)
@@ -183,7 +179,6 @@ void shm_cold_hung_up(struct shm_peer *p)
 		peer_warm_later(p);
 	else if (p->ctl_queue)
 		shm_peer_defer(p, SHM_DEFER_WARM);
-	shm_cold_look_soon();
 }
 
 int shm_cold_on_cool(struct shm_peer *p)
@@ -197,8 +192,7 @@ int shm_cold_on_cool(struct shm_peer *p)
 
 /* ---- to warm ---- */
 
-/* This process has asked for a connection, and has no answer yet. */
-static bool peer_owes_reply(const struct shm_peer *p)
+bool shm_peer_owes_reply(const struct shm_peer *p)
 {
 	const struct shm_ep *ep;
 
@@ -210,7 +204,7 @@ static bool peer_owes_reply(const struct shm_peer *p)
 
 static bool peer_owes_answer(const struct shm_peer *p)
 {
-	return p->warmth == SHM_WARMING || (p->dialled && !p->known) || peer_owes_reply(p);
+	return p->warmth == SHM_WARMING || (p->dialled && !p->known) || shm_peer_owes_reply(p);
 }
 
 bool shm_cold_may_dial(void)
@@ -416,67 +410,7 @@ void shm_cold_tell_end(struct shm_peer *p)
 	os_close(fd);
 }
 
-/* ---- has it ended? ---- */
-
-void shm_cold_check_alive(struct shm_peer *p)
-{
-	if (!p->dead && p->warmth == SHM_COLD && !registry_proc_alive(rds_node_registry, p->slot, &p->id))
-		shm_peer_dead(p, -EPIPE);
-}
-
-static bool peer_is_awaited(const struct shm_peer *p)
-{
-	const struct shm_ep *ep;
-
-	for (ep = p->eps; ep; ep = ep->peer_next)
-		if (ep->up && shm_ep_unnoticed(ep))
-			return true;
-	return false;
-}
-
-/* Where one has ended, others have, too: those that follow are looked at immediately. */
-static void cold_look(struct rds_timer *tm)
-{
-	struct shm *s = &rds_shm;
-	unsigned n = s->cold_hurry ? LOOK_SOON_PEERS : LOOK_PEERS;
-	struct shm_peer *p = s->cold_next ? s->cold_next : s->peers;
-	bool found = false;
-
-	if (!s->cold_next) { /* a new round */
-		s->cold_hurry = s->cold_awaited;
-		s->cold_awaited = false;
-	}
-	for (; p && n--; p = p->next) {
-		if (p->dead || p->warmth != SHM_COLD)
-			continue;
-		shm_cold_check_alive(p);
-		found |= p->dead;
-		if (p->dead)
-			continue;
-		s->cold_awaited |= peer_is_awaited(p);
-		if (peer_owes_reply(p)) /* it may not know of the session */
-			shm_cold_warm(p);
-	}
-	s->cold_next = p;
-	if (s->ncold)
-		rds_timer_set(tm, os_now_ns() + (found ? 0 : s->cold_hurry ? LOOK_SOON_NS : LOOK_NS));
-}
-
-void shm_cold_look_soon(void)
-{
-	struct shm *s = &rds_shm;
-
-	if (!s->ncold)
-		return;
-	s->cold_awaited = true;
-	if (s->cold_hurry)
-		return;
-	s->cold_hurry = true;
-	rds_timer_set(&s->cold_timer, os_now_ns() + LOOK_SOON_NS);
-}
-
 void shm_cold_init(void)
 {
-	rds_shm.cold_timer.fn = cold_look;
 	rds_shm.warm_timer.fn = warm_again;
 }

@@ -280,7 +280,7 @@ void shm_peer_dead(struct shm_peer *p, int why)
 		shm_ep_down(p->eps, why, gone);
 	shm_peer_shut(p);
 	if (gone && p->known)
-		shm_cold_look_soon(); /* where one ends, others may end, too */
+		shm_alive_look_at_others(); /* where one ends, others may end, too */
 	if (p->inbox)
 		munmap(p->inbox, SHM_CTL_BYTES);
 	p->inbox = NULL;
@@ -370,6 +370,7 @@ static int shm_start(struct rds_transport *t)
 	s->need_bell = true;
 	shm_recheck_init();
 	shm_cold_init();
+	shm_alive_init();
 	err = shm_rings_check_limit();
 	if (!err)
 		err = shm_inbox_open();
@@ -427,6 +428,7 @@ static const struct rds_transport_ops shm_ops = {
 	.settled = shm_ring_settled,
 	.acked = shm_ring_reap,
 	.want_room = shm_want_room,
+	.watch = shm_watch,
 	.push = shm_long_push,
 	.progress = shm_progress,
 	.catch_up = shm_catch_up,

@@ -29,8 +29,8 @@ static void dead_take_out(struct shm *s)
 			continue;
 		}
 		*pp = p->next;
-		if (s->cold_next == p)
-			s->cold_next = p->next;
+		if (s->look_next == p)
+			s->look_next = p->next;
 		p->next = s->ended;
 		s->ended = p;
 	}
@@ -100,6 +100,7 @@ void shm_queue_add(enum shm_queue_kind kind, struct shm_peer *p)
 	else
 		q->first = p;
 	q->last = p;
+	q->n++;
 }
 
 struct shm_peer *shm_queue_take(enum shm_queue_kind kind)
@@ -110,6 +111,7 @@ struct shm_peer *shm_queue_take(enum shm_queue_kind kind)
 	if (!p)
 		return NULL;
 	q->first = p->queue[kind].next;
+	q->n--;
 	p->queue[kind].in = false;
 	return p;
 }

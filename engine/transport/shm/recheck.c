@@ -75,14 +75,13 @@ static void ep_feed(struct shm_ep *ep)
 	rx_unlock();
 }
 
-/* Its helper looks at all rings.  The look at cold peers goes on to ask whether it lives. */
+/* Its helper looks at all rings. */
 static int recheck_ask_cold(struct shm_peer *p)
 {
 	int err = shm_wake_socket_send(&p->id, true);
 
 	if (err == -ECONNREFUSED)
 		shm_peer_defer(p, SHM_DEFER_ALIVE);
-	shm_cold_look_soon();
 	return err;
 }
 
@@ -104,6 +103,15 @@ static void recheck_ask_peer(struct shm_peer *p)
 	}
 }
 
+/* What is told of a warm peer at once has to be found out of a cold one. */
+void shm_watch(struct rds_ep *rep)
+{
+	struct shm_ep *ep = (struct shm_ep *)rep;
+
+	if (ep->peer && atomic_load_explicit(&ep->peer->warmth, memory_order_relaxed) != SHM_WARM)
+		shm_recheck_later(ep);
+}
+
 static void recheck_ask(struct rds_timer *tm)
 {
 	struct shm_peer *p, *next;
@@ -114,6 +122,8 @@ static void recheck_ask(struct rds_timer *tm)
 		next = p->recheck_next; /* from here on it may be added again */
 		atomic_store(&p->recheck, false);
 		recheck_ask_peer(p);
+		if (!p->dead && p->warmth == SHM_COLD)
+			shm_alive_await(p);
 	}
 }
 

@@ -120,10 +120,12 @@ struct shm_ctl_event {
 enum shm_queue_kind {
 	SHM_UNREAD,	/* the control socket has not been read to its end */
 	SHM_WARM_LATER, /* cold, and could not be connected to: tried again */
+	SHM_AWAITED,	/* cold, and something here may wait for it: does it live? (alive.c) */
 	SHM_QUEUES
 };
 struct shm_queue {
 	struct shm_peer *first, *last;
+	unsigned n;
 };
 
 struct shm_peer {
@@ -208,9 +210,13 @@ struct shm {
 	/* cold.c; helper */
 	unsigned nopen, ncold; /* peers with a control socket, and cold ones */
 	uint64_t next_session, next_use, answered_at;
-	struct shm_peer *cold_next; /* where the next look at cold peers begins */
-	bool cold_hurry, cold_awaited;
-	struct rds_timer cold_timer, warm_timer;
+	struct rds_timer warm_timer;
+	/* alive.c; helper */
+	struct rds_timer await_timer, look_timer;
+	uint64_t await_since;	    /* the latest awaited peer */
+	unsigned looks;		    /* so many cold peers are to be looked at */
+	uint64_t look_pause;	    /* until all of them are */
+	struct shm_peer *look_next; /* where the next look begins */
 	/* wake_socket.c */
 	struct os_fd wake;
 	struct rds_helper_event wake_event;
@@ -298,6 +304,8 @@ void shm_recheck_memory(struct shm_ep *ep);
 void shm_recheck_inbox(void);
 /* The peer has not noticed all messages and answers of this endpoint. */
 bool shm_ep_unnoticed(const struct shm_ep *ep);
+/* conn->tx or rx: the engine waits for the peer, which may be cold */
+void shm_watch(struct rds_ep *ep);
 void shm_on_look(struct shm_peer *p, uint32_t bell); /* helper: LOOK has come */
 
 /* fetch.c */
@@ -340,10 +348,10 @@ void shm_cold_init(void);
  */
 bool shm_cold_make_room(const struct shm_peer *except, bool must);
 bool shm_cold_may_dial(void);
+/* This process has asked for a connection, and has no answer yet. */
+bool shm_peer_owes_reply(const struct shm_peer *p);
 void shm_cold_hung_up(struct shm_peer *p); /* it was about to become cold, or warm */
 void shm_cold_warm(struct shm_peer *p);
-void shm_cold_check_alive(struct shm_peer *p);
-void shm_cold_look_soon(void);		    /* something waits for a cold peer */
 void shm_cold_tell_end(struct shm_peer *p); /* the connections with a cold peer are broken */
 /* Packets.  0 or -errno */
 int shm_cold_on_cool(struct shm_peer *p);
@@ -351,6 +359,12 @@ int shm_cold_on_hello(struct shm_peer *p, const struct shm_ctl_msg *msg, int fds
 int shm_cold_on_warm(struct shm_peer *p, const struct shm_ctl_msg *msg);
 /* `from` has come in, and is the new control socket of a peer that was cold */
 int shm_cold_on_return(struct shm_peer *from, const struct shm_ctl_msg *msg, int fds[OS_PASS_MAX]);
+
+/* alive.c; helper */
+void shm_alive_init(void);
+void shm_alive_check(struct shm_peer *p); /* a cold peer that has ended is dead afterwards */
+void shm_alive_await(struct shm_peer *p); /* cold; something may wait for it */
+void shm_alive_look_at_others(void);	  /* a peer has become cold, or has ended */
 
 /* connect.c; helper */
 int shm_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn, struct rds_received here,

@@ -70,7 +70,7 @@ static void peer_run_deferred(struct rds_deferred_call *c)
 		return;
 	}
 	if (wants & SHM_DEFER_ALIVE)
-		shm_cold_check_alive(p);
+		shm_alive_check(p);
 	if (wants & SHM_DEFER_WARM)
 		shm_cold_warm(p);
 	if (p->dead || !(wants & (SHM_DEFER_WAKE_LEADER | SHM_DEFER_WAKE_HELPER)))

@@ -177,6 +177,13 @@ static void fault_up_writable(struct rds_conn *conn)
 	f->head.t->up->writable(f->head.conn);
 }
 
+static bool fault_up_awaited(struct rds_conn *conn)
+{
+	struct fault_ep *f = (struct fault_ep *)conn;
+
+	return f->head.t->up->awaited(f->head.conn);
+}
+
 static void fault_up_push_later(struct rds_conn *conn)
 {
 	struct fault_ep *f = (struct fault_ep *)conn;
@@ -218,6 +225,7 @@ const struct rds_transport_up fault_up = {
 	.pressure = fault_up_pressure,
 	.evacuate = fault_up_evacuate,
 	.writable = fault_up_writable,
+	.awaited = fault_up_awaited,
 	.sent = fault_up_sent,
 	.push_later = fault_up_push_later,
 	.op_done = fault_up_op_done,
