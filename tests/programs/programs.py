@@ -31,7 +31,7 @@ C_PROGRAMS = ("namelen", "last_words", "heartbeat", "sink", "workers", "preload_
               "preload_reset", "preload_unbound", "preload_ages", "preload_pin", "preload_spin",
               "preload_atfork", "preload_async", "preload_cancel_async", "preload_unshare", "preload_outlived",
               "preload_paths", "preload_crowd", "preload_getfd", "preload_rights", "preload_setuid", "preload_users",
-              "preload_sandbox", "preload_stdio", "preload_mlock", "crowd", "port_again",
+              "preload_sandbox", "preload_stdio", "preload_mlock", "crowd", "killed_unused", "port_again",
               "preload_class", "preload_starved", "preload_address")
 # What a sanitizer's runtime breaks by itself.  Both have mappings and an allocator of their own.
 # Their threads are threads of the program, which has several then.  The search for leaks needs the
