@@ -25,7 +25,7 @@
 #include "engine/wire/header.h"
 
 #define SHM_MAGIC 0x52445348u /* "RDSH" */
-#define SHM_VERSION 9u
+#define SHM_VERSION 10u
 #define SHM_LINE 64u
 #define SHM_CTL_BYTES 4096u
 #define SHM_RING_MIN (64u << 10)
@@ -125,6 +125,7 @@ struct shm_ctl_msg {
 	 * the session, chosen by who has connected first.
 	 */
 	uint64_t cookie;
+	uint64_t wake_key; /* HELLO: to be said to the sender's wake-up socket (wake_socket.c) */
 };
 
 #endif

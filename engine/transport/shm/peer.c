@@ -146,6 +146,7 @@ int shm_peer_say_hello(int fd, uint64_t session, uint8_t whose)
 	msg.slot = registry_self_slot(rds_node_registry);
 	msg.cookie = session;
 	msg.whose = whose;
+	msg.wake_key = rds_shm.wake_key;
 	shm_fetch_offer(&msg);
 	os_fds_hold();
 	fds[0] = rds_helper_leader_fd();

@@ -74,6 +74,7 @@ int shm_peer_learn(struct shm_peer *p, const struct shm_ctl_msg *hello, int inbo
 		return err;
 	p->id = hello->self;
 	p->known = true;
+	p->wake_key = hello->wake_key;
 	if (!p->dialled)
 		p->session = hello->cookie;
 	shm_fetch_learn(p, hello);

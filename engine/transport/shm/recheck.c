@@ -78,7 +78,7 @@ static void ep_feed(struct shm_ep *ep)
 /* Its helper looks at all rings. */
 static int recheck_ask_cold(struct shm_peer *p)
 {
-	int err = shm_wake_socket_send(&p->id, true);
+	int err = shm_wake_socket_send(p, true);
 
 	if (err == -ECONNREFUSED)
 		shm_peer_defer(p, SHM_DEFER_ALIVE);

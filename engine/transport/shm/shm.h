@@ -158,6 +158,7 @@ struct shm_peer {
 	_Atomic uint8_t warmth; /* enum shm_warmth; the helper writes it */
 	bool answered;		/* SHM_WARMING: HELLO has come again */
 	uint64_t session;	/* number of the first connect, chosen by who dialled */
+	uint64_t wake_key;	/* wake_socket.c */
 	uint64_t used_order;	/* of the last use that was noticed, or of the connect */
 	uint64_t opened_at;	/* the control socket */
 	_Atomic bool used;	/* since that */
@@ -219,6 +220,7 @@ struct shm {
 	struct shm_peer *look_next; /* where the next look begins */
 	/* wake_socket.c */
 	struct os_fd wake;
+	uint64_t wake_key;
 	struct rds_helper_event wake_event;
 	/* recheck.c */
 	struct rds_timer recheck_timer, sweep_timer;
@@ -281,7 +283,7 @@ int shm_wake_socket_open(void); /* helper */
 void shm_wake_socket_close(void);
 void shm_wake_socket_init(void);
 /* The helper of the peer runs a round; look: and looks at all rings.  0 or -errno; any lock may be held. */
-int shm_wake_socket_send(const struct rds_procid *id, bool look);
+int shm_wake_socket_send(const struct shm_peer *p, bool look);
 
 /* The peer has been woken, as `word` of its inbox asked for: no other thread need wake it again. */
 void shm_attention_claim(struct shm_peer *p, struct shm_inbox *there, uint32_t word);

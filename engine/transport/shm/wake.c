@@ -77,7 +77,7 @@ enum wake_result { WAKE_SENT, WAKE_LEFT, WAKE_FAILED };
 static enum wake_result peer_wake_cold(struct shm_ep *ep, unsigned want)
 {
 	struct shm_peer *p = ep->peer;
-	int err = shm_wake_socket_send(&p->id, false);
+	int err = shm_wake_socket_send(p, false);
 
 	shm_recheck_later(ep);
 	if (atomic_fetch_add_explicit(&p->cold_wakes, 1, memory_order_relaxed) == COLD_WAKES)

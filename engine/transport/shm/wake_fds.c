@@ -40,7 +40,7 @@ static bool peer_wake_deferred(struct shm_peer *p, const struct shm_wake_fd *w)
 {
 	int fd = os_fd(&w->fd);
 
-	return fd >= 0 ? shm_wake_fd_write(w, fd) : !shm_wake_socket_send(&p->id, false);
+	return fd >= 0 ? shm_wake_fd_write(w, fd) : !shm_wake_socket_send(p, false);
 }
 
 /*

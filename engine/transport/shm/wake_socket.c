@@ -7,11 +7,15 @@
  * leader.  So it costs a context switch more than a pipe, and is for cold peers only (cold.c).
  *
  * A datagram tells nothing that has to be true.  At most it makes the helper look at all rings, and
- * that once per tick.  A stranger can keep the helper awake, and nothing else.
+ * that once per tick.  But any process of the network namespace can send there.  So each datagram has
+ * a key, which HELLO tells to those who are let in.  A filter drops others where they are sent: they
+ * neither wake the helper nor take room from those who may.
  *
  * The sender's own socket may be full of datagrams to processes that are stopped.  So a full socket
  * does not mean that the peer will wake up, and the caller has to try again.
  */
+#include <endian.h>
+#include <linux/filter.h>
 #include <string.h>
 #include <sys/un.h>
 
@@ -20,19 +24,46 @@
 
 #define PREFIX "rdspreload-wake-"
 enum { WAKE_RUN = 'w', WAKE_LOOK = 'l' };
+struct wake_msg {
+	uint64_t key;
+	uint64_t what;
+};
 
 static atomic_flag opening = ATOMIC_FLAG_INIT;
 
 static void wake_came(struct rds_helper_event *ev, uint32_t events)
 {
 	unsigned most = RDS_EVENT_MAX; /* level triggered: the event comes again for the rest */
-	char what = 0;
+	struct wake_msg msg = {.what = 0};
 
 	(void)ev;
 	(void)events;
-	while (most-- && os_recv(os_fd(&rds_shm.wake), &what, 1, MSG_DONTWAIT) >= 0)
-		if (what == WAKE_LOOK)
+	while (most-- && os_recv(os_fd(&rds_shm.wake), &msg, sizeof(msg), MSG_DONTWAIT) >= 0)
+		if (msg.what == WAKE_LOOK)
 			shm_recheck_inbox();
+}
+
+/* Where that is not permitted, strangers can keep the helper awake. */
+static void wake_filter(int fd)
+{
+	const uint64_t key = rds_shm.wake_key;
+	uint32_t half[2];
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, sizeof(struct wake_msg), 0, 5),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, sizeof(half[0])),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
+		BPF_STMT(BPF_RET | BPF_K, 0),
+	};
+	const struct sock_fprog program = {.len = sizeof(code) / sizeof(code[0]), .filter = code};
+
+	memcpy(half, &key, sizeof(half));
+	code[3].k = be32toh(half[0]); /* a filter loads bytes in network order */
+	code[5].k = be32toh(half[1]);
+	os_setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program));
 }
 
 int shm_wake_socket_open(void)
@@ -43,6 +74,9 @@ int shm_wake_socket_open(void)
 	int err = os_dup_high_slot(os_socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), slot);
 
 	rds_shm.wake_event.fn = wake_came;
+	os_random(&rds_shm.wake_key, sizeof(rds_shm.wake_key));
+	if (!err)
+		wake_filter(atomic_load(slot));
 	if (!err)
 		err = os_bind(atomic_load(slot), (struct sockaddr *)&un, len);
 	if (!err)
@@ -61,10 +95,10 @@ static int wake_socket_of_program(void)
 	return os_fd(&rds_shm.wake);
 }
 
-int shm_wake_socket_send(const struct rds_procid *id, bool look)
+int shm_wake_socket_send(const struct shm_peer *p, bool look)
 {
-	char what = look ? WAKE_LOOK : WAKE_RUN;
-	struct iovec iov = {&what, 1};
+	struct wake_msg msg = {.key = p->wake_key, .what = look ? WAKE_LOOK : WAKE_RUN};
+	struct iovec iov = {&msg, sizeof(msg)};
 	struct sockaddr_un un;
 	struct msghdr mh = {.msg_name = &un, .msg_iov = &iov, .msg_iovlen = 1};
 	int fd = os_fd(&rds_shm.wake);
@@ -74,7 +108,7 @@ int shm_wake_socket_send(const struct rds_procid *id, bool look)
 		fd = wake_socket_of_program();
 	if (fd < 0)
 		return -EMFILE;
-	mh.msg_namelen = rds_node_name_address(PREFIX, id, &un);
+	mh.msg_namelen = rds_node_name_address(PREFIX, &p->id, &un);
 	n = os_sendmsg(fd, &mh, MSG_DONTWAIT | MSG_NOSIGNAL);
 	return n < 0 ? (int)n : 0;
 }
