@@ -16,6 +16,16 @@
 
 #define MANY 2000 /* more than a socket takes */
 
+int __real_os_pass_send(int fd, const void *buf, size_t len, const int *fds, unsigned nfds, int flags);
+int __wrap_os_pass_send(int fd, const void *buf, size_t len, const int *fds, unsigned nfds, int flags);
+
+static int refusal; /* what each send fails with; 0: it is sent */
+
+int __wrap_os_pass_send(int fd, const void *buf, size_t len, const int *fds, unsigned nfds, int flags)
+{
+	return refusal ? refusal : __real_os_pass_send(fd, buf, len, fds, nfds, flags);
+}
+
 static struct shm_peer peer;
 static int other;
 
@@ -112,6 +122,22 @@ START_TEST(test_nothing_overtakes)
 	ck_assert_uint_eq(hear(n, 1), 0);
 	ck_assert_int_eq(shm_ctl_flush(&peer), 0);
 	ck_assert_uint_eq(hear(n, 3), 2);
+}
+END_TEST
+
+/* It may be about to become cold, and has said so: that is still to be read. */
+START_TEST(test_nothing_is_lost_by_a_hang_up)
+{
+	static const int told[] = {-EPIPE, -ECONNRESET, -ECONNREFUSED};
+
+	refusal = told[_i];
+	ck_assert_int_eq(say(0), 0);
+	ck_assert_int_eq(say(1), 0);
+	ck_assert_int_eq(shm_ctl_flush(&peer), 0);
+	ck_assert_uint_eq(peer.ctl_nqueued, 2);
+	refusal = 0; /* on the next socket */
+	ck_assert_int_eq(shm_ctl_flush(&peer), 0);
+	ck_assert_uint_eq(hear(0, 3), 2);
 }
 END_TEST
 
@@ -223,6 +249,7 @@ int main(void)
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, test_all_arrives_in_order);
 	tcase_add_test(t, test_nothing_overtakes);
+	tcase_add_loop_test(t, test_nothing_is_lost_by_a_hang_up, 0, 3);
 	tcase_add_test(t, test_what_is_kept_is_bounded);
 	tcase_add_loop_test(t, test_hang_up, 0, 2); /* with or without earlier ones */
 	/* ... and by one that is said to have ended */

@@ -82,7 +82,7 @@ static bool peer_cool(struct shm_peer *p)
 	int err = shm_ctl_send(p->fd, &msg, NULL, 0);
 
 	if (err) {
-		if (err == -EPIPE || err == -ECONNRESET)
+		if (shm_ctl_is_hang_up(err))
 			shm_peer_read_all(p);
 		return p->dead || p->fd < 0;
 	}
@@ -388,7 +388,7 @@ int shm_cold_on_return(struct shm_peer *from, const struct shm_ctl_msg *msg, int
 	err = peer_take_pipes(p, msg, fds, modes);
 	if (!err)
 		err = shm_ctl_send(p->fd, &answer, NULL, 0);
-	if (err == -EPIPE || err == -ECONNRESET) /* the hang-up comes as an event */
+	if (shm_ctl_is_hang_up(err)) /* the hang-up comes as an event */
 		err = 0;
 	if (!err)
 		err = peer_set_warm(p);

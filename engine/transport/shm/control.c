@@ -83,7 +83,7 @@ int shm_ctl_queue(struct shm_peer *p, const struct shm_ctl_msg *msg)
 	 * A hang-up is handled after all packets that the peer has sent before have been read.  If it
 	 * turns out that the peer has become cold, the packet goes on the next socket.
 	 */
-	if (err == -EAGAIN || err == -EPIPE || err == -ECONNRESET)
+	if (err == -EAGAIN || shm_ctl_is_hang_up(err))
 		err = ctl_pkt_queue(p, msg);
 	return err;
 }
@@ -109,7 +109,7 @@ int shm_ctl_flush(struct shm_peer *p)
 
 	while (p->ctl_queue && p->warmth == SHM_WARM) {
 		err = shm_ctl_send(p->fd, &p->ctl_queue->msg, NULL, 0);
-		if (err == -EAGAIN || err == -EPIPE || err == -ECONNRESET) /* as in shm_ctl_queue() */
+		if (err == -EAGAIN || shm_ctl_is_hang_up(err)) /* as in shm_ctl_queue() */
 			return 0;
 		if (err)
 			return err;

@@ -318,7 +318,7 @@ static void peer_greet(struct shm_peer *p)
 {
 	int err = shm_peer_say_hello(p->fd, 0, SHM_SESSION_NEW);
 
-	if (err && err != -EPIPE && err != -ECONNRESET)
+	if (err && !shm_ctl_is_hang_up(err))
 		shm_peer_dead(p, err);
 	else
 		shm_peer_event(&p->ev->ev, EPOLLIN);

@@ -390,6 +390,13 @@ int shm_rings_reduce(struct shm_ep *ep, uint64_t size); /* those that create() m
 int shm_inbox_attach(int fd, struct shm_inbox **out);
 
 /* control.c; helper */
+/*
+ * The peer has closed its end.  ECONNREFUSED: Linux before 6.2 says so if that happens during the call.
+ */
+static inline bool shm_ctl_is_hang_up(int err)
+{
+	return err == -EPIPE || err == -ECONNRESET || err == -ECONNREFUSED;
+}
 int shm_ctl_send(int fd, const struct shm_ctl_msg *msg, const int *fds, unsigned nfds);
 /* Bytes received (0 = hang-up) or -errno.  The caller owns the received descriptors. */
 ssize_t shm_ctl_recv(int fd, struct shm_ctl_msg *msg, int fds[OS_PASS_MAX], unsigned *nfds);
