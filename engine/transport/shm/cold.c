@@ -75,12 +75,15 @@ static void peer_warm_later(struct shm_peer *p)
 	rds_timer_need(&rds_shm.warm_timer, os_now_ns() + WARM_AGAIN_NS);
 }
 
-/* False: it takes no packet, and nothing has changed. */
+/* False: it takes no packet, or what it has sent cannot be taken, and nothing has changed. */
 static bool peer_cool(struct shm_peer *p)
 {
 	const struct shm_ctl_msg msg = {.magic = SHM_MAGIC, .version = SHM_VERSION, .op = SHM_OP_COOL};
-	int err = shm_ctl_send(p->fd, &msg, NULL, 0);
+	int err;
 
+	if (!shm_peer_hello_fits(p))
+		return false;
+	err = shm_ctl_send(p->fd, &msg, NULL, 0);
 	if (err) {
 		if (shm_ctl_is_hang_up(err))
 			shm_peer_read_all(p);
@@ -292,14 +295,19 @@ static int peer_take_pipes(struct shm_peer *p, const struct shm_ctl_msg *hello, 
 	return 0;
 }
 
-/* Cold: this process has given the socket up, and reads what has come before. */
-int shm_cold_on_hello(struct shm_peer *p, const struct shm_ctl_msg *msg, int fds[OS_PASS_MAX])
+/*
+ * Cold: this process has given the socket up, and reads what has come before.  Pipes that it does not
+ * need may be lost.
+ */
+int shm_cold_on_hello(struct shm_peer *p, const struct shm_ctl_msg *msg, int fds[OS_PASS_MAX], unsigned nfds)
 {
 	uint32_t slot = p->slot;
 	int err, modes[2];
 
 	if (p->warmth == SHM_COLD && p->known)
 		return 0;
+	if (nfds != 3)
+		return -EPROTO;
 	if (p->warmth != SHM_COLD && (p->warmth != SHM_WARMING || p->answered))
 		return -EPROTO;
 	err = shm_peer_check_hello(p, msg, fds, modes);
@@ -369,6 +377,8 @@ int shm_cold_on_return(struct shm_peer *from, const struct shm_ctl_msg *msg, int
 	if (err)
 		return err;
 	p = session_find(msg);
+	if (p && p->warmth != SHM_COLD && !shm_peer_hello_fits(p))
+		return -EALREADY;
 	if (p && p->warmth != SHM_COLD)
 		shm_peer_read_all(p); /* COOL, perhaps even the first HELLO, may not have been read */
 	if (!p || p->dead) {

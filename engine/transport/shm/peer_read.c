@@ -85,10 +85,12 @@ static int peer_on_hello(struct shm_peer *p, const struct shm_ctl_msg *msg, int 
 {
 	int err, modes[2];
 
-	if (nfds != 3 || ((p->dialled || p->known) && memcmp(&p->id, &msg->self, sizeof(p->id))))
+	if ((p->dialled || p->known) && memcmp(&p->id, &msg->self, sizeof(p->id)))
 		return -EPROTO;
 	if (p->known || p->warmth != SHM_WARM)
-		return shm_cold_on_hello(p, msg, fds);
+		return shm_cold_on_hello(p, msg, fds, nfds);
+	if (nfds != 3)
+		return -EPROTO;
 	if (!p->dialled && msg->whose != SHM_SESSION_NEW)
 		return shm_cold_on_return(p, msg, fds);
 	if (!p->dialled && !p->cred.pid && shm_peer_too_many(&p->cred, &msg->self))
@@ -168,6 +170,11 @@ void shm_peer_read_later(struct shm_peer *p)
  * A packet loses its descriptors if no number is free, so this is checked before a packet is
  * received.
  */
+bool shm_peer_hello_fits(const struct shm_peer *p)
+{
+	return p->known || os_fds_available(p->fd, 3);
+}
+
 static bool peer_fds_fit(struct shm_peer *p)
 {
 	unsigned want = p->known && p->warmth == SHM_WARM ? 1 : 3;

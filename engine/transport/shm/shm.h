@@ -339,6 +339,8 @@ bool shm_peer_too_many(const struct ucred *cred, const struct rds_procid *id);
 void shm_peer_event(struct rds_helper_event *ev, uint32_t events);
 int shm_peer_check_hello(struct shm_peer *p, const struct shm_ctl_msg *msg, const int fds[OS_PASS_MAX], int modes[2]);
 int shm_peer_learn(struct shm_peer *p, const struct shm_ctl_msg *hello, int inbox);
+/* Can the first HELLO be read, which may be there?  Otherwise what follows must not be read now. */
+bool shm_peer_hello_fits(const struct shm_peer *p);
 void shm_peer_read_all(struct shm_peer *p);
 void shm_peer_read_later(struct shm_peer *p);
 
@@ -357,7 +359,8 @@ void shm_cold_warm(struct shm_peer *p);
 void shm_cold_tell_end(struct shm_peer *p); /* the connections with a cold peer are broken */
 /* Packets.  0 or -errno */
 int shm_cold_on_cool(struct shm_peer *p);
-int shm_cold_on_hello(struct shm_peer *p, const struct shm_ctl_msg *msg, int fds[OS_PASS_MAX]); /* p is warming */
+/* p is warming, or cold */
+int shm_cold_on_hello(struct shm_peer *p, const struct shm_ctl_msg *msg, int fds[OS_PASS_MAX], unsigned nfds);
 int shm_cold_on_warm(struct shm_peer *p, const struct shm_ctl_msg *msg);
 /* `from` has come in, and is the new control socket of a peer that was cold */
 int shm_cold_on_return(struct shm_peer *from, const struct shm_ctl_msg *msg, int fds[OS_PASS_MAX]);

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_shm_full.c - peers become cold, or come back, while their first HELLO has not been read and no
+ * descriptor is free (transport/shm/cold.c): HELLO would lose its descriptors, and the peer with it.
+ */
+#include <sys/resource.h>
+
+#include "tests/unit/shm_peer_helper.h"
+
+#define FEW 64
+
+static const struct rds_conn_id other = {.peer = {{1, 2, 3}}, .peer_slot = 7};
+static struct shm_peer *peer;
+static int door, its_end; /* of the helper's table, as all that follow */
+static int taken[FEW];
+static unsigned ntaken;
+
+static void setup_few(void)
+{
+	const struct rlimit few = {FEW, FEW};
+
+	setup();
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
+}
+
+/* This process has connected, and what the other one has said is not read. */
+static void hello_lies_there(void)
+{
+	struct sockaddr_un un;
+	socklen_t len = rds_node_name_address("rdspreload-shm-", &other.peer, &un);
+
+	door = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	ck_assert_int_eq(bind(door, (struct sockaddr *)&un, len), 0);
+	ck_assert_int_eq(listen(door, 8), 0);
+	ck_assert_int_eq(shm_peer_get(&other, &peer), 0);
+	its_end = accept(door, NULL, NULL);
+	peer->id = *registry_self(rds_node_registry); /* which lives */
+	peer->slot = registry_self_slot(rds_node_registry);
+	say_session(its_end, 0, SHM_SESSION_NEW);
+}
+
+static void take_all_but(unsigned left)
+{
+	int fd;
+
+	while (ntaken < FEW && (fd = fcntl(door, F_DUPFD_CLOEXEC, 0)) >= 0)
+		taken[ntaken++] = fd;
+	while (left--)
+		close(taken[--ntaken]);
+}
+
+static void give_back(void)
+{
+	while (ntaken)
+		close(taken[--ntaken]);
+}
+
+static bool made;
+
+static void make_room(void)
+{
+	hello_lies_there();
+	take_all_but(0);
+	made = shm_cold_make_room(NULL, true);
+	give_back();
+}
+
+static void peer_check(void)
+{
+	ck_assert(!peer->dead);
+	ck_assert(peer->known);
+	ck_assert_uint_eq(peer->warmth, SHM_WARM);
+}
+
+START_TEST(test_does_not_make_way)
+{
+	in_helper(make_room);
+	ck_assert(!made);
+	helper_catches_up();
+	in_helper(peer_check);
+}
+END_TEST
+
+static int new_end;
+
+static void come_back(void)
+{
+	new_end = dial();
+	say_session(new_end, peer->session, SHM_SESSION_YOURS);
+}
+
+/* It has made this process cold, and comes back. */
+static void leaves_and_returns(void)
+{
+	hello_lies_there();
+	say_op(its_end, SHM_OP_COOL);
+	close(its_end);
+	come_back();
+	take_all_but(4); /* the new socket, and its HELLO */
+	rds_shm.listener.fn(&rds_shm.listener, EPOLLIN);
+	give_back();
+	ck_assert(!peer->dead);
+}
+
+START_TEST(test_comes_back_later)
+{
+	in_helper(leaves_and_returns);
+	helper_catches_up();
+	in_helper(come_back);
+	helper_catches_up();
+	in_helper(peer_check);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("shm_full");
+	TCase *t = suite_case(s, "full", setup_few, NULL);
+
+	tcase_add_test(t, test_does_not_make_way);
+	tcase_add_test(t, test_comes_back_later);
+	return suite_run(s);
+}
