@@ -103,7 +103,8 @@ static void scribble(struct shm_rings *rings, unsigned char *data)
 static void attack(pid_t pid)
 {
 	struct shm_ctl_msg hello = {.magic = SHM_MAGIC, .version = SHM_VERSION, .op = SHM_OP_HELLO};
-	struct shm_ctl_msg msg = {.magic = SHM_MAGIC, .version = SHM_VERSION, .op = SHM_OP_CONNECT, .ring = RING, .cookie = 1};
+	struct shm_ctl_msg msg = {
+		.magic = SHM_MAGIC, .version = SHM_VERSION, .op = SHM_OP_CONNECT, .ring = RING, .cookie = 1};
 	struct shm_ctl_msg odd = {.magic = SHM_MAGIC, .version = SHM_VERSION};
 	size_t len = SHM_CTL_BYTES + 2 * (size_t)RING;
 	struct shm_inbox *theirs;
@@ -140,7 +141,7 @@ static void attack(pid_t pid)
 			atomic_store(&theirs->words[w], draw());
 		atomic_store(&theirs->summary, UINT64_MAX);
 		if (i % 4 == 3) {
-			odd.op = (uint32_t)draw() % 7;
+			odd.op = (uint32_t)draw() % 9;
 			odd.err = (int)draw();
 			odd.cookie = draw() % 3;
 			packet(fd, &odd, sizeof(odd), NULL, 0);
@@ -207,12 +208,12 @@ static int answer(int fd, uint64_t cookie)
 /* A proper peer so far: its control socket, and what it asks for connections with. */
 struct guest {
 	int fd, ring;
-	struct shm_ctl_msg msg;
+	struct shm_ctl_msg hello, msg;
 };
 
-static void guest_come(struct guest *g, pid_t pid)
+/* Dials, and says HELLO: for the first time, or as one that comes back. */
+static void guest_dial(struct guest *g, pid_t pid, enum shm_session whose)
 {
-	struct shm_ctl_msg hello = {.magic = SHM_MAGIC, .version = SHM_VERSION, .op = SHM_OP_HELLO};
 	struct shm_inbox *theirs;
 	int fds[3], kick;
 	void *map;
@@ -225,11 +226,21 @@ static void guest_come(struct guest *g, pid_t pid)
 	fds[1] = full_pipe();
 	fds[2] = memory(SHM_CTL_BYTES, &map);
 	munmap(map, SHM_CTL_BYTES);
-	for (i = 0; i < sizeof(hello.self.b); i++)
-		hello.self.b[i] = (uint8_t)draw();
-	packet(g->fd, &hello, sizeof(hello), fds, 3);
+	g->hello.whose = (uint8_t)whose;
+	packet(g->fd, &g->hello, sizeof(g->hello), fds, 3);
 	for (i = 0; i < 3; i++)
 		close(fds[i]);
+}
+
+static void guest_come(struct guest *g, pid_t pid)
+{
+	unsigned i;
+	void *map;
+
+	g->hello = (struct shm_ctl_msg){.magic = SHM_MAGIC, .version = SHM_VERSION, .op = SHM_OP_HELLO};
+	for (i = 0; i < sizeof(g->hello.self.b); i++)
+		g->hello.self.b[i] = (uint8_t)draw();
+	guest_dial(g, pid, SHM_SESSION_NEW);
 	g->ring = memory(SHM_CTL_BYTES + 2 * (size_t)RING, &map);
 	munmap(map, SHM_CTL_BYTES + 2 * (size_t)RING);
 	g->msg = (struct shm_ctl_msg){.magic = SHM_MAGIC, .version = SHM_VERSION, .op = SHM_OP_CONNECT, .ring = RING};
@@ -324,6 +335,61 @@ static void deaf(pid_t pid)
 	for (i = 0; i < 10000 && ask(&g, i, i); i++)
 		;
 	check(i > 3000 && i < 10000);
+	guest_go(&g);
+}
+
+/* What the victim says next is WARM, and it has the session.  False: it has hung up, or has none. */
+static bool is_warm(int fd)
+{
+	struct shm_ctl_msg msg = {0};
+
+	while (msg.op != SHM_OP_WARM)
+		if (recv(fd, &msg, sizeof(msg), 0) != sizeof(msg))
+			return false;
+	return !msg.err;
+}
+
+/*
+ * Leaves and comes back, as a process with few descriptors does, and sometimes not as it should: it
+ * goes on after it has left, leaves twice, comes back without having left, or before it has hung up.
+ */
+static void leave_and_return(struct guest *g, pid_t pid, unsigned how)
+{
+	struct shm_ctl_msg msg = {.magic = SHM_MAGIC, .version = SHM_VERSION, .op = SHM_OP_COOL};
+	int old = g->fd;
+
+	if (how != 1)
+		packet(old, &msg, sizeof(msg), NULL, 0);
+	if (how == 2)
+		packet(old, &msg, sizeof(msg), NULL, 0);
+	msg.op = SHM_OP_WARM;
+	if (how == 3)
+		packet(old, &msg, sizeof(msg), NULL, 0);
+	if (how != 4)
+		close(old);
+	guest_dial(g, pid, how == 5 ? SHM_SESSION_YOURS : SHM_SESSION_MINE);
+	if (how == 6) /* before WARM */
+		ask(g, 1, 1);
+	if (how == 4)
+		close(old);
+}
+
+static void fickle(pid_t pid)
+{
+	struct guest g;
+	unsigned i;
+
+	crowded = true; /* it may not have noticed yet how many have left */
+	guest_come(&g, pid);
+	for (i = 0; i < 200; i++) {
+		leave_and_return(&g, pid, draw() % 2 ? 0 : 1 + (unsigned)draw() % 6);
+		/* no process has its id: while it is away, it may be taken for one that has ended */
+		if (is_warm(g.fd))
+			continue;
+		guest_go(&g);
+		guest_come(&g, pid);
+	}
+	check(ask(&g, 1, 7) && answer(g.fd, 7) == 0);
 	guest_go(&g);
 }
 
@@ -452,6 +518,8 @@ int main(int argc, char **argv)
 				liar(pid);
 			else if (n % 40 == 21)
 				tardy(pid);
+			else if (n % 40 == 29)
+				fickle(pid);
 			else if (n % 40 == 37)
 				deaf(pid);
 			else
