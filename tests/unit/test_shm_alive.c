@@ -89,6 +89,38 @@ static void got_something(void)
 	shm_watch((struct rds_ep *)ep);
 }
 
+/* ---- each message is rechecked, also one for which the other process is not woken ---- */
+
+static _Atomic bool watched;
+
+static void find_watched(void)
+{
+	atomic_store(&watched, ep->watched);
+}
+
+static bool is_watched(void)
+{
+	in_helper(find_watched);
+	return watched;
+}
+
+START_TEST(test_watched)
+{
+	int fd = comes(5, SHM_SESSION_NEW);
+
+	ck_assert_int_eq(warmth_of(5), SHM_WARM);
+	in_helper(connect_5);
+	ck_assert(!is_watched());
+	say_op(fd, SHM_OP_COOL);
+	close(fd);
+	ck_assert_int_eq(warmth_of(5), SHM_COLD);
+	ck_assert(is_watched());
+	comes(5, SHM_SESSION_MINE);
+	ck_assert_int_eq(warmth_of(5), SHM_WARM);
+	ck_assert(!is_watched());
+}
+END_TEST
+
 /* ---- one that is awaited ---- */
 
 static void (*const begin_to_wait[])(void) = {sent_something, got_something};
@@ -227,6 +259,7 @@ int main(void)
 	Suite *s = suite_create("shm_alive");
 	TCase *t = suite_case(s, "awaited", setup, NULL);
 
+	tcase_add_test(t, test_watched);
 	tcase_add_loop_test(t, test_wait_begins, 0, 2);
 	tcase_add_test(t, test_becomes_cold_while_awaited);
 	tcase_add_test(t, test_wait_goes_on);

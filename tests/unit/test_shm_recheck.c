@@ -137,6 +137,20 @@ START_TEST(test_false_attention_costs_a_tick)
 }
 END_TEST
 
+/* We poll, and may end before we look: they ask if they have no control socket that tells it. */
+START_TEST(test_message_for_a_cold_peer)
+{
+	atomic_store(&rings->ctl[1].need_bell, 0);
+	they.other.warmth = SHM_COLD;
+	they_send();
+	ck_assert(!they.shm.recheck_armed);
+	atomic_store(&they.ep.watched, true);
+	announce(&us, RDS_ATT_POLLING);
+	they_send();
+	ck_assert(they.shm.recheck_armed);
+}
+END_TEST
+
 START_TEST(test_no_question_if_noticed)
 {
 	announce(&us, RDS_ATT_POLLING);
@@ -236,6 +250,7 @@ int main(void)
 	tcase_add_loop_test(t, test_false_attention_costs_a_tick, 0, (int)(sizeof(lies) / sizeof(lies[0])));
 	tcase_add_loop_test(t, test_answer_to_wish_is_not_lost, 0, (int)(sizeof(lies) / sizeof(lies[0])));
 	tcase_add_loop_test(t, test_wiped_bell_costs_a_tick, 0, 2);
+	tcase_add_test(t, test_message_for_a_cold_peer);
 	tcase_add_test(t, test_no_question_if_noticed);
 	tcase_add_test(t, test_bells_of_nobody);
 	tcase_add_loop_test(t, test_later, 0, 2);

@@ -59,10 +59,19 @@ static bool ours_is_first(const struct rds_procid *id)
 
 /* ---- to cold ---- */
 
+static void peer_watch(struct shm_peer *p)
+{
+	struct shm_ep *ep;
+
+	for (ep = p->eps; ep; ep = ep->peer_next)
+		atomic_store_explicit(&ep->watched, p->warmth != SHM_WARM, memory_order_relaxed);
+}
+
 static void peer_set_cold(struct shm_peer *p)
 {
 	p->warmth = SHM_COLD;
 	rds_shm.ncold++;
+	peer_watch(p);
 	shm_alive_await(p);
 	shm_alive_look_at_others();
 }
@@ -325,6 +334,7 @@ static int peer_set_warm(struct shm_peer *p)
 {
 	p->warmth = SHM_WARM;
 	p->cold_wakes = 0;
+	peer_watch(p);
 	return shm_ctl_flush(p);
 }
 

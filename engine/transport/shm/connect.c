@@ -98,6 +98,7 @@ void shm_keep(struct rds_ep *rep, bool on)
 static void shm_ep_up(struct shm_ep *ep, struct rds_received there)
 {
 	ep->there = ep->peer->inbox;
+	atomic_store(&ep->watched, ep->peer->warmth != SHM_WARM);
 	atomic_store(&ep->rx->fetches, ep->peer->fetched);
 	rx_lock();
 	ep->up = true;

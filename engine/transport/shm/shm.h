@@ -58,6 +58,7 @@ struct shm_ep {
 	uint64_t serviced;	 /* seen_acked + 1 when the peer was last asked for service */
 	struct shm_inbox *there; /* the peer's inbox */
 	uint32_t wanted;	 /* number of the latest request for room to the peer */
+	_Atomic bool watched;	 /* the peer is cold, so each message is rechecked; helper writes it */
 	struct shm_long *longs;	 /* fragment.c: oldest first, until they are acknowledged */
 
 	/* receive side (rx) */

@@ -161,7 +161,9 @@ void shm_flush(struct rds_ep *rep, bool service)
 		atomic_store_explicit(&ep->tx->tail, ep->tail, memory_order_release);
 		ep->flushed = ep->tail;
 		rds_fence();
-		if (unlikely(atomic_load_explicit(&ep->tx->need_bell, memory_order_relaxed))) {
+		/* a cold peer that polls may end before it looks */
+		if (unlikely(atomic_load_explicit(&ep->tx->need_bell, memory_order_relaxed) ||
+			     atomic_load_explicit(&ep->watched, memory_order_relaxed))) {
 			rds_transport_wakes.peer_wake_begin();
 			bell_ring_peer(ep);
 			peer_wake(ep, false);
