@@ -33,32 +33,14 @@ void helper_start(struct helper *helper, long (*call)(void *), void *arg)
 		usleep(500);
 }
 
-/* The state letter of a stat file of /proc, 0 if it is gone. */
-static char state_of(const char *path)
-{
-	char line[512], *end;
-	int fd = open(path, O_RDONLY);
-	ssize_t n;
-
-	if (fd < 0)
-		return 0;
-	n = read(fd, line, sizeof(line) - 1);
-	close(fd);
-	if (n <= 0)
-		return 0;
-	line[n] = 0;
-	end = strrchr(line, ')');
-	return end && end[1] ? end[2] : 0;
-}
-
 /* Asleep in eight looks one after another: not a passing wait for a lock or a page. */
-static bool asleep(const char *path)
+static bool asleep(int tid)
 {
 	long long end = now_ms() + TEST_COMES;
 	int seen = 0;
 
 	while (seen < 8) {
-		char state = state_of(path);
+		char state = test_state(tid);
 
 		if (!state || state == 'Z')
 			return false;
@@ -72,30 +54,37 @@ static bool asleep(const char *path)
 
 bool helper_asleep(struct helper *helper)
 {
-	return asleep(text("/proc/self/task/%d/stat", helper->tid));
+	return asleep(helper->tid);
 }
 
 bool helper_rests(struct helper *helper)
 {
-	char state = state_of(text("/proc/self/task/%d/stat", helper->tid));
+	char state = test_state(helper->tid);
 
 	return state == 'S' || !state;
 }
 
 bool process_asleep(int pid)
 {
-	return asleep(text("/proc/%d/stat", pid));
+	return asleep(pid);
 }
 
-/* All of its threads: the signal stops one after another. */
+/*
+ * All of its threads: the signal stops one after another.  Not with text(): many looks would write
+ * over the text that somebody has as a name.
+ */
 bool process_stopped(int pid)
 {
-	DIR *tasks = opendir(text("/proc/%d/task", pid));
-	bool stopped = tasks != NULL;
+	char path[32];
 	struct dirent *task;
+	DIR *tasks;
+	bool stopped;
 
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	tasks = opendir(path);
+	stopped = tasks != NULL;
 	while (stopped && (task = readdir(tasks)) != NULL)
-		stopped = task->d_name[0] == '.' || state_of(text("/proc/%d/task/%s/stat", pid, task->d_name)) == 'T';
+		stopped = task->d_name[0] == '.' || test_state(atoi(task->d_name)) == 'T';
 	if (tasks)
 		closedir(tasks);
 	return stopped;
