@@ -389,7 +389,7 @@ static void fickle(pid_t pid)
 		guest_go(&g);
 		guest_come(&g, pid);
 	}
-	check(ask(&g, 1, 7) && answer(g.fd, 7) == 0);
+	check(ask(&g, 2, 7) && answer(g.fd, 7) == 0);
 	guest_go(&g);
 }
 

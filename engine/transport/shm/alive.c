@@ -4,8 +4,8 @@
  *
  * A peer for which something waits here is *awaited*: it has not acknowledged a message, a thread
  * waits for its room, one of its ports is congested, or an operation is under way.  It is looked at a
- * tick after it has become cold, or was sent something, and then each time after as long again as
- * others have not begun to wait, a second at most.
+ * tick after it has become cold or was sent something.  Then the pauses grow to a second: each is as
+ * long as the time since any peer was awaited anew.
  *
  * Of the others only memory is left.  An idle process does not wake up for it.  Each peer that becomes
  * cold, and each that ends, has two others looked at a second later, so there are never many dead ones.
