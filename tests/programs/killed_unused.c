@@ -53,6 +53,7 @@ static void process_kill(struct process *p)
 
 static struct process sent_to, polled_for, others[OTHERS];
 static _Atomic unsigned sent;
+static _Atomic pid_t sender_tid, poller_tid;
 static _Atomic bool killed, told;
 
 static bool send_to(int fd, const struct process *p)
@@ -69,6 +70,7 @@ static void *sender(void *arg)
 	int fd = bound(&me);
 
 	(void)arg;
+	sender_tid = gettid();
 	while (!killed) {
 		send_to(fd, &sent_to);
 		sent++;
@@ -86,6 +88,7 @@ static void *poller(void *arg)
 	check(fcntl(p.fd, F_SETFL, O_NONBLOCK) == 0, "O_NONBLOCK");
 	while (send_to(p.fd, &polled_for))
 		;
+	poller_tid = gettid();
 	check(errno == EAGAIN && poll(&p, 1, TEST_COMES) == 1, "poll");
 	told = true;
 	return NULL;
@@ -112,12 +115,11 @@ static void begin(void)
 	check(kill(sent_to.pid, SIGSTOP) == 0 && kill(polled_for.pid, SIGSTOP) == 0, "kill");
 	check(pthread_create(&threads[0], NULL, sender, NULL) == 0, "pthread_create");
 	check(pthread_create(&threads[1], NULL, poller, NULL) == 0, "pthread_create");
-	do {
-		before = sent;
-		sleep(1);
-	} while (!before || sent != before);
+	test_until(sender_tid && poller_tid);
 	for (i = 0; i < OTHERS; i++)
 		use(fd, &others[i]);
+	check(test_sleeps(sender_tid) && test_sleeps(poller_tid), "a thread has ended");
+	before = sent;
 	sleep(3); /* and nothing else goes on */
 	check(sent == before && !told, "they do not wait");
 }
