@@ -137,7 +137,10 @@ START_TEST(test_false_attention_costs_a_tick)
 }
 END_TEST
 
-/* We poll, and may end before we look: they ask if they have no control socket that tells it. */
+/*
+ * We poll, and may end before we look: they ask if they have no control socket that tells it, and ring
+ * no bell for that.
+ */
 START_TEST(test_message_for_a_cold_peer)
 {
 	atomic_store(&rings->ctl[1].need_bell, 0);
@@ -148,6 +151,25 @@ START_TEST(test_message_for_a_cold_peer)
 	announce(&us, RDS_ATT_POLLING);
 	they_send();
 	ck_assert(they.shm.recheck_armed);
+	ck_assert_uint_eq(atomic_load(&us.inbox.summary), 0);
+}
+END_TEST
+
+/* They send so much that we are not one of those that are used least. */
+START_TEST(test_busy_cold_peer_becomes_warm)
+{
+	unsigned n = 0;
+
+	atomic_store(&rings->ctl[1].need_bell, 0);
+	they.other.warmth = SHM_COLD;
+	atomic_store(&they.ep.watched, true);
+	announce(&us, RDS_ATT_POLLING);
+	while (n < 300 && !(atomic_load(&they.other.deferred_what) & SHM_DEFER_WARM)) {
+		they_send();
+		n++;
+	}
+	ck_assert_uint_gt(n, 100);
+	ck_assert_uint_lt(n, 300);
 }
 END_TEST
 
@@ -251,6 +273,7 @@ int main(void)
 	tcase_add_loop_test(t, test_answer_to_wish_is_not_lost, 0, (int)(sizeof(lies) / sizeof(lies[0])));
 	tcase_add_loop_test(t, test_wiped_bell_costs_a_tick, 0, 2);
 	tcase_add_test(t, test_message_for_a_cold_peer);
+	tcase_add_test(t, test_busy_cold_peer_becomes_warm);
 	tcase_add_test(t, test_no_question_if_noticed);
 	tcase_add_test(t, test_bells_of_nobody);
 	tcase_add_loop_test(t, test_later, 0, 2);

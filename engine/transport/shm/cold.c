@@ -333,7 +333,7 @@ int shm_cold_on_hello(struct shm_peer *p, const struct shm_ctl_msg *msg, int fds
 static int peer_set_warm(struct shm_peer *p)
 {
 	p->warmth = SHM_WARM;
-	p->cold_wakes = 0;
+	p->cold_uses = 0;
 	peer_watch(p);
 	return shm_ctl_flush(p);
 }

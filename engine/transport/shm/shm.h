@@ -163,7 +163,7 @@ struct shm_peer {
 	uint64_t used_order;	/* of the last use that was noticed, or of the connect */
 	uint64_t opened_at;	/* the control socket */
 	_Atomic bool used;	/* since that */
-	_Atomic unsigned cold_wakes;
+	_Atomic unsigned cold_uses; /* wake-ups and messages while it was cold */
 	struct shm_wake_fd leader, helper;
 	/* threads that may be about to write to a pipe; pipes that are closed when there is none */
 	_Atomic unsigned waking;

@@ -27,7 +27,7 @@
  * the use of the stack.
  */
 #define CATCH_UP_DEPTH 8
-#define COLD_WAKES 256
+#define COLD_USES 256
 
 /* ---- sending side ---- */
 
@@ -71,17 +71,30 @@ void shm_attention_claim(struct shm_peer *p, struct shm_inbox *there, uint32_t w
 enum wake_result { WAKE_SENT, WAKE_LEFT, WAKE_FAILED };
 
 /*
- * A peer that is woken so often is not one of those that are used least: it gets its pipes back.  The
- * peer may have ended, or end before it looks: a recheck tells.
+ * Something for a cold peer, which may have ended, or end before it looks: a recheck tells.  A peer
+ * that gets so much is not one of those that are used least: it gets its control socket back.  (That a
+ * count may be lost does not matter.)
  */
+static void peer_use_cold(struct shm_ep *ep)
+{
+	struct shm_peer *p = ep->peer;
+	unsigned uses;
+
+	if (!p)
+		return;
+	shm_recheck_later(ep);
+	uses = atomic_load_explicit(&p->cold_uses, memory_order_relaxed) + 1;
+	atomic_store_explicit(&p->cold_uses, uses, memory_order_relaxed);
+	if (uses % COLD_USES == 0)
+		shm_peer_defer(p, SHM_DEFER_WARM);
+}
+
 static enum wake_result peer_wake_cold(struct shm_ep *ep, unsigned want)
 {
 	struct shm_peer *p = ep->peer;
 	int err = shm_wake_socket_send(p, false);
 
-	shm_recheck_later(ep);
-	if (atomic_fetch_add_explicit(&p->cold_wakes, 1, memory_order_relaxed) == COLD_WAKES)
-		shm_peer_defer(p, SHM_DEFER_WARM);
+	peer_use_cold(ep);
 	if (err == -EMFILE) {
 		shm_peer_defer(p, want); /* the helper has a socket */
 		return WAKE_LEFT;
@@ -161,12 +174,12 @@ void shm_flush(struct rds_ep *rep, bool service)
 		atomic_store_explicit(&ep->tx->tail, ep->tail, memory_order_release);
 		ep->flushed = ep->tail;
 		rds_fence();
-		/* a cold peer that polls may end before it looks */
-		if (unlikely(atomic_load_explicit(&ep->tx->need_bell, memory_order_relaxed) ||
-			     atomic_load_explicit(&ep->watched, memory_order_relaxed))) {
+		if (unlikely(atomic_load_explicit(&ep->tx->need_bell, memory_order_relaxed))) {
 			rds_transport_wakes.peer_wake_begin();
 			bell_ring_peer(ep);
 			peer_wake(ep, false);
+		} else if (unlikely(atomic_load_explicit(&ep->watched, memory_order_relaxed))) {
+			peer_use_cold(ep);
 		}
 	}
 	/*
