@@ -2,6 +2,7 @@
 /*
  * test_shm_full.c - peers become cold, or come back, while their first HELLO has not been read and no
  * descriptor is free (transport/shm/cold.c): HELLO would lose its descriptors, and the peer with it.
+ * And there are so many that are stopped that others have to make way for another connect.
  */
 #include <sys/resource.h>
 
@@ -9,9 +10,9 @@
 
 #define FEW 64
 
-static const struct rds_conn_id other = {.peer = {{1, 2, 3}}, .peer_slot = 7};
+static struct rds_conn_id other = {.peer_slot = 7}; /* its address is of this test alone */
 static struct shm_peer *peer;
-static int door, its_end; /* of the helper's table, as all that follow */
+static int its_end; /* of the helper's table, as all that follow */
 static int taken[FEW];
 static unsigned ntaken;
 
@@ -21,17 +22,25 @@ static void setup_few(void)
 
 	setup();
 	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
+	os_random(&other.peer, sizeof(other.peer));
+}
+
+static int door_of(const struct rds_conn_id *id)
+{
+	struct sockaddr_un un;
+	socklen_t len = rds_node_name_address("rdspreload-shm-", &id->peer, &un);
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	ck_assert_int_eq(bind(fd, (struct sockaddr *)&un, len), 0);
+	ck_assert_int_eq(listen(fd, 8), 0);
+	return fd;
 }
 
 /* This process has connected, and what the other one has said is not read. */
 static void hello_lies_there(void)
 {
-	struct sockaddr_un un;
-	socklen_t len = rds_node_name_address("rdspreload-shm-", &other.peer, &un);
+	int door = door_of(&other);
 
-	door = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	ck_assert_int_eq(bind(door, (struct sockaddr *)&un, len), 0);
-	ck_assert_int_eq(listen(door, 8), 0);
 	ck_assert_int_eq(shm_peer_get(&other, &peer), 0);
 	its_end = accept(door, NULL, NULL);
 	peer->id = *registry_self(rds_node_registry); /* which lives */
@@ -43,7 +52,7 @@ static void take_all_but(unsigned left)
 {
 	int fd;
 
-	while (ntaken < FEW && (fd = fcntl(door, F_DUPFD_CLOEXEC, 0)) >= 0)
+	while (ntaken < FEW && (fd = fcntl(rds_shm.listen_fd, F_DUPFD_CLOEXEC, 0)) >= 0)
 		taken[ntaken++] = fd;
 	while (left--)
 		close(taken[--ntaken]);
@@ -112,6 +121,46 @@ START_TEST(test_comes_back_later)
 }
 END_TEST
 
+/* ---- half of the sockets are for processes that are stopped ---- */
+
+#define STOPPED 4 /* half of an eighth of FEW */
+
+static bool reserve_is_left;
+static int err;
+
+static void dial_one_more(void)
+{
+	struct rds_conn_id id = other;
+	struct shm_peer *p;
+	unsigned i;
+
+	for (i = 0; i < STOPPED; i++) {
+		id.peer.b[0]++;
+		door_of(&id);
+		ck_assert_int_eq(shm_peer_get(&id, &p), 0);
+		p->opened_at = 0; /* long ago, as the last answer of anybody */
+	}
+	rds_shm.answered_at = 0;
+	if (!reserve_is_left)
+		rds_helper_reserve_release();
+	door_of(&other);
+	take_all_but(2);
+	err = shm_peer_get(&other, &peer);
+	give_back();
+}
+
+/* One of them makes way.  For what it may have said there must be room, for which a settled one does. */
+START_TEST(test_stopped_ones_make_way)
+{
+	reserve_is_left = _i;
+	comes(5, SHM_SESSION_NEW);
+	ck_assert_int_eq(warmth_of(5), SHM_WARM);
+	in_helper(dial_one_more);
+	ck_assert_int_eq(err, 0);
+	ck_assert_int_eq(warmth_of(5), reserve_is_left ? SHM_WARM : SHM_COLD);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("shm_full");
@@ -119,5 +168,6 @@ int main(void)
 
 	tcase_add_test(t, test_does_not_make_way);
 	tcase_add_test(t, test_comes_back_later);
+	tcase_add_loop_test(t, test_stopped_ones_make_way, 0, 2);
 	return suite_run(s);
 }

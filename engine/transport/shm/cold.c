@@ -238,6 +238,10 @@ bool shm_cold_may_dial(void)
 		return false;
 	return peer_cool(oldest);
 }
+	/* settled ones first make way for what it may have said */
+	while (!oldest->dead && !shm_peer_hello_fits(oldest))
+		if (!rds_helper_reserve_release() && !victim_cool(oldest, peer_is_settled))
+			return false;
 
 static uint8_t session_whose(const struct shm_peer *p)
 {
