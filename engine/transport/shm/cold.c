@@ -15,6 +15,8 @@
  *
  * The other side keeps a packet that was refused.  Neither side sends on a new socket before the old
  * one has been read to its end and closed by both.  So no packet is lost, and none overtakes another.
+ * (Linux before 6.2 may throw COOL away where it refuses a packet.  Then the hang-up is taken for the
+ * end, and the connections are made again.)
  *
  * To make it warm, one side connects again and says HELLO with the number of the *session*: who has
  * connected first has chosen it.  The other side checks that it is the same process, and answers WARM.

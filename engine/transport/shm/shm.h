@@ -396,6 +396,8 @@ int shm_inbox_attach(int fd, struct shm_inbox **out);
 /* control.c; helper */
 /*
  * The peer has closed its end.  ECONNREFUSED: Linux before 6.2 says so if that happens during the call.
+ * It also throws away what has not been read here, perhaps COOL.  Then the hang-up is taken for the end
+ * of the session, and the connections are made again.
  */
 static inline bool shm_ctl_is_hang_up(int err)
 {
