@@ -71,9 +71,18 @@ START_TEST(test_key)
 }
 END_TEST
 
+static void filter_is_not_permitted(void)
+{
+	const int unused = 0;
+
+	ck_assert_int_eq(setsockopt(os_fd(&rds_shm.wake), SOL_SOCKET, SO_DETACH_FILTER, &unused, sizeof(unused)), 0);
+	strangers();
+}
+
+/* Nor does any ring of theirs have to be looked at where no filter is permitted. */
 START_TEST(test_strangers_wake_nobody)
 {
-	in_helper(strangers);
+	in_helper(_i ? filter_is_not_permitted : strangers);
 	ck_assert(!has_looked());
 }
 END_TEST
@@ -125,7 +134,7 @@ int main(void)
 	TCase *t = suite_case(s, "key", setup_self, NULL);
 
 	tcase_add_test(t, test_key);
-	tcase_add_test(t, test_strangers_wake_nobody);
+	tcase_add_loop_test(t, test_strangers_wake_nobody, 0, 2);
 	tcase_add_test(t, test_strangers_take_no_room);
 	tcase_add_test(t, test_key_is_told);
 	return suite_run(s);

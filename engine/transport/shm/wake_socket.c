@@ -34,16 +34,17 @@ static atomic_flag opening = ATOMIC_FLAG_INIT;
 static void wake_came(struct rds_helper_event *ev, uint32_t events)
 {
 	unsigned most = RDS_EVENT_MAX; /* level triggered: the event comes again for the rest */
-	struct wake_msg msg = {.what = 0};
+	struct wake_msg msg;
+	ssize_t n;
 
 	(void)ev;
 	(void)events;
-	while (most-- && os_recv(os_fd(&rds_shm.wake), &msg, sizeof(msg), MSG_DONTWAIT) >= 0)
-		if (msg.what == WAKE_LOOK)
+	while (most-- && (n = os_recv(os_fd(&rds_shm.wake), &msg, sizeof(msg), MSG_DONTWAIT | MSG_TRUNC)) >= 0)
+		if (n == sizeof(msg) && msg.key == rds_shm.wake_key && msg.what == WAKE_LOOK)
 			shm_recheck_inbox();
 }
 
-/* Where that is not permitted, strangers can keep the helper awake. */
+/* Where that is not permitted, strangers can keep the helper awake, and fill the socket. */
 static void wake_filter(int fd)
 {
 	const uint64_t key = rds_shm.wake_key;
@@ -59,11 +60,14 @@ static void wake_filter(int fd)
 		BPF_STMT(BPF_RET | BPF_K, 0),
 	};
 	const struct sock_fprog program = {.len = sizeof(code) / sizeof(code[0]), .filter = code};
+	int err;
 
 	memcpy(half, &key, sizeof(half));
 	code[3].k = be32toh(half[0]); /* a filter loads bytes in network order */
 	code[5].k = be32toh(half[1]);
-	os_setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program));
+	err = os_setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program));
+	if (err)
+		rds_debug("the wake-up socket has no filter against strangers: %s", strerror(-err));
 }
 
 int shm_wake_socket_open(void)
