@@ -111,7 +111,7 @@ static void attack(pid_t pid)
 	int fds[3], kick, fd = join(pid, &theirs, &kick);
 	static const char junk[70000];
 	void *inbox, *map;
-	unsigned i, kind = (unsigned)(draw() % 8);
+	unsigned i, kind = (unsigned)(draw() % 9);
 
 	fds[0] = kind == 5 ? eventfd(0, 0) : full_pipe();
 	fds[1] = kind == 6 ? eventfd(0, 0) : full_pipe();
@@ -122,7 +122,10 @@ static void attack(pid_t pid)
 		hello.self.b[i] = (uint8_t)draw();
 	if (kind == 0)
 		hello.version++;
-	packet(fd, &hello, kind == 1 ? 17 : sizeof(hello), fds, kind == 2 ? 1 + (unsigned)draw() % 2 : 3);
+	if (kind == 7) /* as it was before some fields were added */
+		hello.version--;
+	packet(fd, &hello, kind == 1 ? 17 : sizeof(hello) - (kind == 7 ? 8 : 0), fds,
+	       kind == 2 ? 1 + (unsigned)draw() % 2 : 3);
 	for (i = 0; i < 3; i++)
 		close(fds[i]);
 	msg.laddr.s6_addr32[2] = msg.faddr.s6_addr32[2] = htonl(0xffff);

@@ -2,7 +2,7 @@
 /*
  * test_shm_control.c - what is said on a control socket that is full (transport/shm/control.c): all
  * of it, in order, later.  And what is still received when it has said that a connection is closed
- * (connect.c).
+ * (connect.c).  And what is not a packet of this protocol.
  *
  * The peer is the other end of a socket pair; that there is room again is told by a call, as the
  * helper's event would.
@@ -10,6 +10,7 @@
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "engine/transport/shm/shm.h"
 #include "tests/unit/suite.h"
@@ -84,6 +85,58 @@ static unsigned hear(uint64_t first, unsigned most)
 	}
 	return n;
 }
+
+/* ---- what is not valid ---- */
+
+static FILE *lines;
+
+static bool is_said(const char *what)
+{
+	char line[1024];
+	bool said = false;
+
+	rewind(lines);
+	while (fgets(line, sizeof(line), lines))
+		said |= strstr(line, what) != NULL;
+	return said;
+}
+
+/* Its packets may be shorter or longer.  What is too short for a version tells none. */
+START_TEST(test_another_version)
+{
+	static const size_t lens[] = {sizeof(struct shm_ctl_msg), sizeof(struct shm_ctl_msg) - 8,
+				      sizeof(struct shm_ctl_msg) + 8, 8, 7};
+	struct {
+		struct shm_ctl_msg msg;
+		char more[8];
+	} packet = {.msg = {.magic = SHM_MAGIC, .version = SHM_VERSION - 1}};
+	struct shm_ctl_msg got;
+	int fds[OS_PASS_MAX];
+	unsigned nfds;
+
+	lines = tmpfile();
+	ck_assert_ptr_nonnull(lines);
+	ck_assert_int_eq(dup2(fileno(lines), 2), 2);
+	ck_assert_int_eq(os_send(peer.fd, &packet, lens[_i], 0), lens[_i]);
+	ck_assert_int_eq(shm_ctl_recv(other, &got, fds, &nfds), -EPROTO);
+	ck_assert(is_said("use the same librdspreload.so") == (lens[_i] >= 8));
+}
+END_TEST
+
+START_TEST(test_not_a_packet)
+{
+	struct shm_ctl_msg msg = number(0);
+	size_t len = _i ? sizeof(msg) : sizeof(msg) - 8;
+	int fds[OS_PASS_MAX];
+	unsigned nfds;
+
+	msg.magic += (uint32_t)_i;
+	ck_assert_int_eq(os_send(peer.fd, &msg, len, 0), len);
+	ck_assert_int_eq(shm_ctl_recv(other, &msg, fds, &nfds), -EPROTO);
+}
+END_TEST
+
+/* ---- all of it, in order ---- */
 
 START_TEST(test_all_arrives_in_order)
 {
@@ -250,6 +303,8 @@ int main(void)
 	TCase *t = tcase_create("control");
 
 	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_loop_test(t, test_another_version, 0, 5);
+	tcase_add_loop_test(t, test_not_a_packet, 0, 2);
 	tcase_add_test(t, test_all_arrives_in_order);
 	tcase_add_test(t, test_nothing_overtakes);
 	tcase_add_loop_test(t, test_hang_up_is_judged_later, 0, 3);

@@ -28,6 +28,19 @@ int shm_ctl_send(int fd, const struct shm_ctl_msg *msg, const int *fds, unsigned
 	return os_pass_send(fd, msg, sizeof(*msg), fds, nfds, MSG_DONTWAIT);
 }
 
+/* Another version's packets may have another size. */
+static bool ctl_msg_valid(const struct shm_ctl_msg *msg, size_t len)
+{
+	if (len < offsetof(struct shm_ctl_msg, op) || msg->magic != SHM_MAGIC)
+		return false;
+	if (msg->version == SHM_VERSION)
+		return len == sizeof(*msg);
+	rds_error("a process speaks version %u of the shared-memory protocol, this library version %u: use the same "
+		  "librdspreload.so for all processes of the host",
+		  msg->version, SHM_VERSION);
+	return false;
+}
+
 ssize_t shm_ctl_recv(int fd, struct shm_ctl_msg *msg, int fds[OS_PASS_MAX], unsigned *nfds)
 {
 	bool lost;
@@ -37,9 +50,7 @@ ssize_t shm_ctl_recv(int fd, struct shm_ctl_msg *msg, int fds[OS_PASS_MAX], unsi
 		return n;
 	if (lost)
 		rds_warn("cannot take the descriptors of another process: this one has too many open (ulimit -n?)");
-	if (n != 0 && (n != sizeof(*msg) || msg->magic != SHM_MAGIC))
-		n = -EPROTO;
-	return n;
+	return n == 0 || ctl_msg_valid(msg, (size_t)n) ? n : -EPROTO;
 }
 
 int shm_ctl_try(struct shm_peer *p, const struct shm_ctl_msg *msg, const int *fds, unsigned nfds)

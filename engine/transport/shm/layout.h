@@ -25,7 +25,7 @@
 #include "engine/wire/header.h"
 
 #define SHM_MAGIC 0x52445348u /* "RDSH" */
-#define SHM_VERSION 10u
+#define SHM_VERSION 11u
 #define SHM_LINE 64u
 #define SHM_CTL_BYTES 4096u
 #define SHM_RING_MIN (64u << 10)

@@ -108,12 +108,6 @@ static int peer_on_hello(struct shm_peer *p, const struct shm_ctl_msg *msg, int 
 
 static int peer_on_packet(struct shm_peer *p, const struct shm_ctl_msg *msg, int fds[OS_PASS_MAX], unsigned nfds)
 {
-	if (msg->version != SHM_VERSION) {
-		rds_error("a process speaks version %u of the shared-memory protocol, this library version %u: use the same "
-			  "librdspreload.so for all processes of the host",
-			  msg->version, SHM_VERSION);
-		return -EPROTO;
-	}
 	if (p->warmth == SHM_COOLING) /* COOL is the last one */
 		return -EPROTO;
 	p->used = true;
