@@ -205,6 +205,13 @@ static void fault_push(struct rds_ep *ep)
 	pthread_mutex_unlock(&f->lock);
 }
 
+static void fault_watch(struct rds_ep *ep)
+{
+	struct fault_ep *f = (struct fault_ep *)ep;
+
+	fault_of(f)->inner->ops->watch(f->inner);
+}
+
 static bool fault_fetchable(struct rds_ep *ep)
 {
 	struct fault_ep *f = (struct fault_ep *)ep;
@@ -284,6 +291,8 @@ void fault_send_ops(struct fault *fl)
 	fl->ops.want_room = fault_want_room;
 	if (fl->inner->ops->push)
 		fl->ops.push = fault_push;
+	if (fl->inner->ops->watch)
+		fl->ops.watch = fault_watch;
 	if (fl->inner->ops->fetchable)
 		fl->ops.fetchable = fault_fetchable;
 	if (fl->inner->ops->describe)
