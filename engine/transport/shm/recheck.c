@@ -108,6 +108,7 @@ void shm_watch(struct rds_ep *rep)
 {
 	struct shm_ep *ep = (struct shm_ep *)rep;
 
+	rds_fence(); /* if it still seems warm, or `recheck` is still set, up->awaited has yet to be asked */
 	if (ep->peer && atomic_load_explicit(&ep->peer->warmth, memory_order_relaxed) != SHM_WARM)
 		shm_recheck_later(ep);
 }
