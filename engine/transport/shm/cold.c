@@ -238,12 +238,12 @@ bool shm_cold_may_dial(void)
 	if (os_now_ns() - (oldest->opened_at > rds_shm.answered_at ? oldest->opened_at : rds_shm.answered_at) <
 	    ANSWER_NS)
 		return false;
-	return peer_cool(oldest);
-}
 	/* settled ones first make way for what it may have said */
 	while (!oldest->dead && !shm_peer_hello_fits(oldest))
 		if (!rds_helper_reserve_release() && !victim_cool(oldest, peer_is_settled))
 			return false;
+	return peer_cool(oldest);
+}
 
 static uint8_t session_whose(const struct shm_peer *p)
 {

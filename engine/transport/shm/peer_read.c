@@ -136,9 +136,7 @@ static int peer_on_packet(struct shm_peer *p, const struct shm_ctl_msg *msg, int
 /* Reads control sockets that were not read to their end.  No edge comes for the rest. */
 static void peers_read_rest(struct rds_timer *tm)
 {
-	struct shm_peer *p;
-
-	struct shm_peer *last = rds_shm.queue[SHM_UNREAD].last;
+	struct shm_peer *p, *last = rds_shm.queue[SHM_UNREAD].last;
 
 	(void)tm;
 	do {
