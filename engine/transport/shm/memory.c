@@ -42,15 +42,18 @@ static void rings_lay_out(struct shm_ep *ep, void *map, uint32_t size)
 	ep->rx_data = data + (out ? 0 : size);
 }
 
+/* Once for all rings: to read it costs as much as all else that a ring needs of the kernel. */
 static bool overcommit_is_strict(void)
 {
-	int fd = os_open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC, 0);
-	char c = 0;
+	static _Atomic char known;
+	char c = atomic_load_explicit(&known, memory_order_relaxed);
+	int fd = c ? -1 : os_open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC, 0);
 
-	if (fd < 0)
-		return false;
-	os_read(fd, &c, 1);
-	os_close(fd);
+	if (fd >= 0) {
+		os_read(fd, &c, 1);
+		os_close(fd);
+		atomic_store_explicit(&known, c, memory_order_relaxed);
+	}
 	return c == '2';
 }
 
