@@ -7,6 +7,7 @@
  * known, as outside of containers, that number is a user like others: nobody.
  */
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "engine/sys/os.h"
@@ -44,20 +45,31 @@ static bool id_map_is_full(const char *map)
 	}
 }
 
-static bool id_is_known(uint32_t id, const char *overflow, const char *map)
+/* That number is the same for all of the host.  It is read once: each peer's user is checked. */
+static uint32_t id_nobody(const char *overflow, _Atomic uint32_t *known)
 {
+	uint32_t id = atomic_load_explicit(known, memory_order_relaxed);
 	char buf[16];
-	uint32_t nobody = read_text(overflow, buf, sizeof(buf)) > 0 ? (uint32_t)strtoul(buf, NULL, 10) : 65534;
 
-	return id != nobody || id_map_is_full(map);
+	if (id)
+		return id;
+	if (read_text(overflow, buf, sizeof(buf)) <= 0)
+		return 65534;
+	id = (uint32_t)strtoul(buf, NULL, 10);
+	atomic_store_explicit(known, id, memory_order_relaxed);
+	return id;
 }
 
 bool os_uid_is_known(uid_t uid)
 {
-	return id_is_known(uid, "/proc/sys/kernel/overflowuid", "/proc/thread-self/uid_map");
+	static _Atomic uint32_t known;
+
+	return uid != id_nobody("/proc/sys/kernel/overflowuid", &known) || id_map_is_full("/proc/thread-self/uid_map");
 }
 
 bool os_gid_is_known(gid_t gid)
 {
-	return id_is_known(gid, "/proc/sys/kernel/overflowgid", "/proc/thread-self/gid_map");
+	static _Atomic uint32_t known;
+
+	return gid != id_nobody("/proc/sys/kernel/overflowgid", &known) || id_map_is_full("/proc/thread-self/gid_map");
 }
