@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SLAB_CHUNK 64
+#define SLAB_CHUNK 8
 
 unsigned (*rds_hook_hangup)(struct rds_sock *sk);
 
