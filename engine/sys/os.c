@@ -228,6 +228,15 @@ static void *map_unlocked(size_t len, int prot, int flags, int fd, off_t off)
 	return all;
 }
 
+bool os_mmap_over(void *at, size_t len, int prot, int flags, int fd, off_t off)
+{
+	int saved = errno;
+	void *p = mmap(at, len, prot, flags | MAP_FIXED, fd, off);
+
+	errno = saved;
+	return p != MAP_FAILED;
+}
+
 int os_mmap(size_t len, int prot, int flags, int fd, off_t off, void **out)
 {
 	int saved = errno, ret = 0;

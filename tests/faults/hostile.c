@@ -84,7 +84,7 @@ static void scribble(struct shm_rings *rings, unsigned char *data)
 	unsigned i, j;
 
 	for (i = 0; i < 4096; i += 64) { /* records that look nearly right */
-		struct shm_rec *rec = (struct shm_rec *)(data + i);
+		struct shm_rec *rec = (struct shm_rec *)shm_ring_at(&rings->ctl[0], data, RING, i);
 
 		rec->len = draw() % 4 ? 64u * (uint32_t)(1 + draw() % 32) : (uint32_t)nonsense();
 		rec->kind = (uint32_t)(draw() % 4);
@@ -400,7 +400,8 @@ static void fickle(pid_t pid)
 static void ping(struct guest *g, struct shm_rings *rings, uint32_t bell, uint64_t seq)
 {
 	struct shm_ctl_msg look = {.magic = SHM_MAGIC, .version = SHM_VERSION, .op = SHM_OP_LOOK, .peer_bell = bell};
-	struct shm_rec *rec = (struct shm_rec *)((unsigned char *)rings + SHM_CTL_BYTES) + (seq - 1);
+	unsigned char *data = (unsigned char *)rings + SHM_CTL_BYTES;
+	struct shm_rec *rec = (struct shm_rec *)shm_ring_at(&rings->ctl[0], data, RING, (seq - 1) * SHM_LINE);
 
 	check(seq * SHM_LINE <= RING);
 	rec->len = SHM_LINE;

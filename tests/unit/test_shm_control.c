@@ -243,7 +243,7 @@ static unsigned char *their_data;
 static void publish(struct shm_ring_ctl *ctl)
 {
 	uint64_t tail = atomic_load(&ctl->tail);
-	struct shm_rec *rec = (struct shm_rec *)(their_data + tail % SHM_RING_MIN);
+	struct shm_rec *rec = (struct shm_rec *)shm_ring_at(ctl, their_data, SHM_RING_MIN, tail);
 	struct rds_hdr hdr = {.seq = 1 + tail / SHM_LINE, .sport = 1, .dport = 2};
 
 	rec->len = SHM_LINE;

@@ -244,12 +244,15 @@ END_TEST
 static void frag(unsigned at, uint64_t seq, uint32_t len, uint32_t rec)
 {
 	struct shm_rec *r = (struct shm_rec *)(us.ep.tx_data + at);
+	const uint64_t lap = SHM_RING_MIN; /* the first positions are elsewhere */
 	struct rds_hdr hdr = {.seq = seq, .len = len, .sport = 1, .dport = 2};
 
 	*r = (struct shm_rec){.len = rec, .kind = SHM_REC_FRAGMENT};
 	rds_wire_hdr_encode(&hdr, &r->hdr, false);
 	memcpy(r + 1, bytes + at, rec - SHM_LINE);
-	atomic_store(&us.ep.tx->tail, at + rec);
+	if (!at)
+		they.ep.read = they.ep.freed = lap;
+	atomic_store(&us.ep.tx->tail, lap + at + rec);
 	shm_ring_drain(&they.ep);
 }
 
@@ -346,7 +349,6 @@ START_TEST(little_space)
 	mapped_most--; /* the program and its messages need it */
 	ck_assert_int_eq(shm_rings_create(&(struct shm_ep){0}, 4u << 20, &fd), -ENOMEM);
 	ck_assert_uint_eq(ours.size, SHM_RING_MIN);
-	ck_assert_uint_eq(ours.map_len, FLOOR);
 	ours.tx_data[SHM_RING_MIN - 1] = 5;
 	theirs.tx_data[SHM_RING_MIN - 1] = 6;
 	ck_assert_uint_eq(theirs.rx_data[SHM_RING_MIN - 1], 5);

@@ -17,6 +17,7 @@
 
 #define LEN 100u
 #define MANY 100u
+#define LAP SHM_RING_MIN   /* positions from there on: the first ones are special */
 #define REC (3 * SHM_LINE) /* the header's line and two for the bytes: 28 of them are unused */
 
 static unsigned taken;
@@ -53,6 +54,9 @@ static void setup(void)
 	ep.size = SHM_RING_MIN;
 	ep.rx = &rings->ctl[0];
 	ep.rx_data = (unsigned char *)rings + SHM_CTL_BYTES;
+	ep.read = ep.freed = LAP;
+	atomic_store(&ep.rx->tail, LAP);
+	atomic_store(&ep.rx->head, LAP);
 }
 
 static void teardown(void)
@@ -74,7 +78,7 @@ static void put(unsigned i)
 	rec_at(i)->len = REC;
 	rec_at(i)->kind = SHM_REC_MSG;
 	rds_wire_hdr_encode(&hdr, &rec_at(i)->hdr, false);
-	atomic_store(&ep.rx->tail, (i + 1) * (uint64_t)REC);
+	atomic_store(&ep.rx->tail, LAP + (i + 1) * (uint64_t)REC);
 }
 
 /* What is there before it is taken, nothing of it and nothing behind it. */
@@ -103,7 +107,7 @@ START_TEST(test_sound)
 	ck_assert(shm_ring_drain(&ep));
 	ck_assert(!ep.broken);
 	ck_assert_uint_eq(taken, 2);
-	ck_assert_uint_eq(atomic_load(&ep.rx->head), 3 * REC);
+	ck_assert_uint_eq(atomic_load(&ep.rx->head), LAP + 3 * REC);
 }
 END_TEST
 
@@ -119,10 +123,10 @@ START_TEST(test_slots_grow)
 		ck_assert_uint_eq(ep.slot_cap, i < 8 ? 8 : i < 16 ? 16 : i < 32 ? 32 : i < 64 ? 64 : 128);
 	}
 	for (i = 0; i < MANY; i++) {
-		ck_assert_uint_eq(atomic_load(&ep.rx->head), 0);
+		ck_assert_uint_eq(atomic_load(&ep.rx->head), LAP);
 		shm_ring_release((struct rds_ep *)&ep, tokens[MANY - 1 - i]); /* the oldest one last */
 	}
-	ck_assert_uint_eq(atomic_load(&ep.rx->head), MANY * REC);
+	ck_assert_uint_eq(atomic_load(&ep.rx->head), LAP + MANY * REC);
 }
 END_TEST
 
@@ -155,9 +159,30 @@ START_TEST(test_record_beyond_the_end)
 	put(1);
 	rec_at(1)->len = REC + SHM_LINE;
 	ep.rx_data -= at;
+	ep.read = ep.freed = LAP + at;
+	atomic_store(&ep.rx->head, LAP + at);
+	atomic_store(&ep.rx->tail, LAP + at + 3 * REC);
+	nonsense();
+}
+END_TEST
+
+/* The last one near the control data must not go on there: the other direction's, or no page, follows. */
+START_TEST(test_record_beyond_the_page)
+{
+	const uint64_t at = SHM_NEAR_BYTES - 2 * SHM_LINE;
+	struct rds_hdr hdr = {.seq = 1, .sport = 1, .dport = 2};
+	unsigned i;
+
+	for (i = 0; i < 2; i++) {
+		struct shm_rec *rec = (struct shm_rec *)(ep.rx->near + at) + i;
+
+		rec->len = SHM_LINE * (i + 1);
+		rec->kind = SHM_REC_MSG;
+		rds_wire_hdr_encode(&hdr, &rec->hdr, false);
+	}
 	ep.read = ep.freed = at;
 	atomic_store(&ep.rx->head, at);
-	atomic_store(&ep.rx->tail, at + 3 * REC);
+	atomic_store(&ep.rx->tail, at + 3 * SHM_LINE);
 	nonsense();
 }
 END_TEST
@@ -220,6 +245,7 @@ int main(void)
 	tcase_add_test(t, test_longer_than_its_record);
 	tcase_add_loop_test(t, test_record_of_no_length, 0, sizeof(lengths) / sizeof(lengths[0]));
 	tcase_add_test(t, test_record_beyond_the_end);
+	tcase_add_test(t, test_record_beyond_the_page);
 	tcase_add_test(t, test_record_of_no_kind);
 	tcase_add_loop_test(t, test_tail, 0, sizeof(tails) / sizeof(tails[0]));
 	tcase_add_loop_test(t, test_lent, 0, 3);

@@ -18,9 +18,11 @@
 #define ENGINE_TRANSPORT_SHM_LAYOUT_H
 
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "engine/node/registry.h"
+#include "engine/sys/compiler.h"
 #include "engine/transport/transport.h"
 #include "engine/wire/header.h"
 
@@ -28,9 +30,14 @@
 #define SHM_VERSION 11u
 #define SHM_LINE 64u
 #define SHM_CTL_BYTES 4096u
+#define SHM_NEAR_BYTES (SHM_CTL_BYTES / 2 - 3 * SHM_LINE)
 #define SHM_RING_MIN (64u << 10)
 #define SHM_RING_MAX (64u << 20)
 
+/*
+ * The first SHM_NEAR_BYTES of a ring's positions are not in its data area but in the control page:
+ * most pairs of processes exchange so few messages that they never need another page.
+ */
 struct shm_ring_ctl {
 	_Alignas(SHM_LINE) _Atomic uint64_t tail;
 	_Atomic uint32_t want_room;
@@ -45,12 +52,24 @@ struct shm_ring_ctl {
 	 */
 	_Alignas(SHM_LINE) _Atomic uint32_t need_bell;
 	_Atomic uint32_t fetches; /* the receiver can read the sender's memory (fetch.c) */
+	_Alignas(SHM_LINE) unsigned char near[SHM_NEAR_BYTES];
 };
-_Static_assert(sizeof(struct shm_ring_ctl) == 3 * SHM_LINE, "one line per writer and habit");
+_Static_assert(offsetof(struct shm_ring_ctl, near) == 3 * SHM_LINE, "one line per writer and habit");
+
+/* Where the record at that position lies, and how many bytes there are from there on in one piece. */
+static inline unsigned char *shm_ring_at(struct shm_ring_ctl *ctl, const unsigned char *data, uint32_t size,
+					 uint64_t pos)
+{
+	return unlikely(pos < SHM_NEAR_BYTES) ? ctl->near + pos : (unsigned char *)(uintptr_t)data + (pos & (size - 1));
+}
+static inline uint64_t shm_ring_rest(uint32_t size, uint64_t pos)
+{
+	return unlikely(pos < SHM_NEAR_BYTES) ? SHM_NEAR_BYTES - pos : size - (pos & (size - 1));
+}
 
 /*
  * A record: 64 bytes, then the payload, padded to a multiple of 64; never wraps around the end of
- * the ring.
+ * the ring, and does not begin near and end in the data area.
  *
  * A message that is too long for the ring (fragment.c) is several records, each with the message's
  * header.  All but the last are full.  No other message lies between them.
@@ -65,13 +84,13 @@ struct shm_rec {
 _Static_assert(sizeof(struct shm_rec) == SHM_LINE, "record header is one line");
 
 /*
- * Ring memory.  Page 0 has the control data of the ring initiator->acceptor, then of
- * acceptor->initiator.  The two data areas follow.
+ * Ring memory.  Page 0 has the control data and the first bytes of the ring initiator->acceptor,
+ * then of acceptor->initiator.  The two data areas follow.
  */
 struct shm_rings {
 	struct shm_ring_ctl ctl[2];
 };
-_Static_assert(sizeof(struct shm_rings) <= SHM_CTL_BYTES, "control fits its page");
+_Static_assert(sizeof(struct shm_rings) == SHM_CTL_BYTES, "the control page, all of it used");
 
 /*
  * One per process: which thread handles arrivals, and which connections have something to receive.

@@ -11,6 +11,10 @@
  * limits the memory that it promises (vm.overcommit_memory=2).  Everywhere else the OOM killer acts
  * if there is no page.
  *
+ * The control page of rings, which also has their first bytes, is mapped twice: apart from the rest,
+ * so that those of many rings lie side by side.  Page tables are made for 2 MiB of addresses, and a
+ * process may have a thousand peers to which it says little.
+ *
  * Limits (of file sizes, of address space, of memory) of either process may only allow smaller
  * rings, which are enough.  The initiator makes what it can.  The acceptor says how much of that it
  * uses.
@@ -27,20 +31,71 @@ static size_t rings_bytes(uint64_t size)
 	return SHM_CTL_BYTES + 2 * (size_t)size;
 }
 
-static void rings_lay_out(struct shm_ep *ep, void *map, uint32_t size)
+static void rings_lay_out(struct shm_ep *ep, uint32_t size)
 {
-	struct shm_rings *rings = map;
-	unsigned char *data = (unsigned char *)map + SHM_CTL_BYTES;
+	unsigned char *data = ep->data;
 	unsigned out = ep->initiator ? 0 : 1;
 
-	ep->map = map;
-	ep->map_len = rings_bytes(size);
 	ep->size = size;
-	ep->tx = &rings->ctl[out];
-	ep->rx = &rings->ctl[!out];
+	ep->tx = &ep->rings->ctl[out];
+	ep->rx = &ep->rings->ctl[!out];
 	ep->tx_data = data + (out ? size : 0);
 	ep->rx_data = data + (out ? 0 : size);
 }
+
+/* ---- mapping ---- */
+
+#define PAGES_BYTES (1u << 20)
+#define SHARED_RW PROT_READ | PROT_WRITE, MAP_SHARED
+
+/* The first page of that file, beside the last one that was mapped here.  Without such a place: anywhere. */
+static int page_map(int fd, void **out)
+{
+	struct shm *s = &rds_shm;
+	void *pages;
+
+	if (s->pages == s->pages_end &&
+	    !os_mmap(PAGES_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0, &pages)) {
+		s->pages = pages;
+		s->pages_end = s->pages + PAGES_BYTES;
+	}
+	if (s->pages == s->pages_end)
+		return os_mmap(SHM_CTL_BYTES, SHARED_RW, fd, 0, out);
+	*out = s->pages;
+	s->pages += SHM_CTL_BYTES;
+	return os_mmap_over(*out, SHM_CTL_BYTES, SHARED_RW, fd, 0) ? 0 : os_mmap(SHM_CTL_BYTES, SHARED_RW, fd, 0, out);
+}
+
+static int rings_map(struct shm_ep *ep, int fd, uint32_t size)
+{
+	const size_t len = 2 * (size_t)size;
+	void *page, *data;
+	int err = os_mmap(len, SHARED_RW, fd, SHM_CTL_BYTES, &data);
+
+	if (err)
+		return err;
+	err = page_map(fd, &page);
+	if (err) {
+		munmap(data, len);
+		return err;
+	}
+	madvise(data, len, MADV_DONTFORK);
+	madvise(page, SHM_CTL_BYTES, MADV_DONTFORK);
+	ep->rings = page;
+	ep->data = data;
+	rings_lay_out(ep, size);
+	return 0;
+}
+
+void shm_rings_unmap(struct shm_ep *ep)
+{
+	if (!ep->rings)
+		return;
+	munmap(ep->rings, SHM_CTL_BYTES);
+	munmap(ep->data, 2 * (size_t)ep->size);
+}
+
+/* ---- reserved pages ---- */
 
 /* Once for all rings: to read it costs as much as all else that a ring needs of the kernel. */
 static bool overcommit_is_strict(void)
@@ -66,8 +121,6 @@ static int rings_create_sized(struct shm_ep *ep, uint32_t size, int *fd_out)
 {
 	size_t len = rings_bytes(size);
 	int fd = os_memfd("rdspreload-rings", MFD_CLOEXEC | MFD_ALLOW_SEALING), err;
-	struct shm_rings *rings;
-	void *map;
 
 	if (fd < 0)
 		return fd;
@@ -76,21 +129,16 @@ static int rings_create_sized(struct shm_ep *ep, uint32_t size, int *fd_out)
 		err = mem_reserve(fd, len);
 	if (!err)
 		err = os_fcntl(fd, F_ADD_SEALS, SHM_SEALS);
-	if (err < 0)
-		goto fail;
-	err = os_mmap(len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0, &map);
-	if (err)
-		goto fail;
-	madvise(map, len, MADV_DONTFORK);
-	rings = map;
-	atomic_store(&rings->ctl[0].need_bell, 1);
-	atomic_store(&rings->ctl[1].need_bell, 1);
-	rings_lay_out(ep, map, size);
+	if (!err)
+		err = rings_map(ep, fd, size);
+	if (err < 0) {
+		os_close(fd);
+		return err;
+	}
+	atomic_store(&ep->rings->ctl[0].need_bell, 1);
+	atomic_store(&ep->rings->ctl[1].need_bell, 1);
 	*fd_out = fd;
 	return 0;
-fail:
-	os_close(fd);
-	return err;
 }
 
 /* Address space that rings leave to the program and its messages, where it is short. */
@@ -142,21 +190,6 @@ int shm_rings_check_limit(void)
 	return -EFBIG;
 }
 
-/*
- * Maps the first `len` bytes of a memfd that no process can shrink.  The other side should have
- * reserved them; this makes sure.
- */
-static int mem_attach(int fd, size_t len, void **out)
-{
-	int err = mem_reserve(fd, len);
-
-	if (!err)
-		err = os_mmap(len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0, out);
-	if (!err)
-		madvise(*out, len, MADV_DONTFORK);
-	return err;
-}
-
 static bool mem_is_sealed(int fd, size_t len)
 {
 	return os_memfd_sealed_size(fd, SHM_SEALS) == (int64_t)len;
@@ -170,15 +203,14 @@ static bool ring_size_is_sound(uint64_t size, uint64_t most)
 int shm_rings_attach(struct shm_ep *ep, uint64_t size, int fd)
 {
 	uint32_t use = (uint32_t)size;
-	void *map;
 	int err;
 
 	if (!ring_size_is_sound(size, SHM_RING_MAX) || !mem_is_sealed(fd, rings_bytes(size)))
 		return -EPROTO;
 	do {
-		err = mem_attach(fd, rings_bytes(use), &map);
+		err = mem_reserve(fd, rings_bytes(use)); /* the other side should have done it */
 		if (!err)
-			rings_lay_out(ep, map, use);
+			err = rings_map(ep, fd, use);
 		use = ring_size_less(use, err);
 	} while (use);
 	return err;
@@ -187,24 +219,28 @@ int shm_rings_attach(struct shm_ep *ep, uint64_t size, int fd)
 /* The rest is given back, also where it was reserved. */
 int shm_rings_reduce(struct shm_ep *ep, uint64_t size)
 {
-	size_t had = ep->map_len, len = rings_bytes(size);
+	size_t had = 2 * (size_t)ep->size, len = 2 * (size_t)size;
 
 	if (!ring_size_is_sound(size, ep->size))
 		return -EPROTO;
-	rings_lay_out(ep, ep->map, (uint32_t)size);
+	rings_lay_out(ep, (uint32_t)size);
 	if (len < had) {
-		madvise((unsigned char *)ep->map + len, had - len, MADV_REMOVE);
-		munmap((unsigned char *)ep->map + len, had - len);
+		madvise((unsigned char *)ep->data + len, had - len, MADV_REMOVE);
+		munmap((unsigned char *)ep->data + len, had - len);
 	}
 	return 0;
 }
 
 int shm_inbox_attach(int fd, struct shm_inbox **out)
 {
+	int err = mem_is_sealed(fd, SHM_CTL_BYTES) ? mem_reserve(fd, SHM_CTL_BYTES) : -EPROTO;
 	void *map;
-	int err = mem_is_sealed(fd, SHM_CTL_BYTES) ? mem_attach(fd, SHM_CTL_BYTES, &map) : -EPROTO;
 
 	if (!err)
-		*out = map;
-	return err;
+		err = page_map(fd, &map);
+	if (err)
+		return err;
+	madvise(map, SHM_CTL_BYTES, MADV_DONTFORK);
+	*out = map;
+	return 0;
 }

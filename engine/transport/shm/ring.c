@@ -9,6 +9,8 @@
  * are different.  The bytes stay until they are acknowledged, so a broken connection can send them
  * again.
  *
+ * Its first bytes, of the first lap only, lie in the control page (layout.h).
+ *
  * A ring of 2 MiB or more takes each message as one record.  But while traffic is light, the sender
  * wraps early and uses only the first part of the ring, which stays in the cache.  It does not do
  * so for messages of which one or two would fill that part.  The part that is skipped is not free
@@ -68,7 +70,7 @@ static uint64_t ring_room_left(struct shm_ep *ep, uint64_t need)
 
 static inline struct shm_rec *rec_at_tail(struct shm_ep *ep, uint64_t bytes, uint32_t kind)
 {
-	struct shm_rec *rec = (struct shm_rec *)(ep->tx_data + (ep->tail & (ep->size - 1)));
+	struct shm_rec *rec = (struct shm_rec *)shm_ring_at(ep->tx, ep->tx_data, ep->size, ep->tail);
 
 	rec->len = (uint32_t)bytes;
 	rec->kind = kind;
@@ -84,7 +86,7 @@ static void ring_pad(struct shm_ep *ep, uint64_t bytes)
 /* Makes room for a record in one piece at the tail.  Wraps where that helps. */
 static inline __attribute__((always_inline)) bool ring_make_room(struct shm_ep *ep, uint64_t need)
 {
-	uint64_t off = ep->tail & (ep->size - 1), rest = ep->size - off;
+	uint64_t off = ep->tail & (ep->size - 1), rest = shm_ring_rest(ep->size, ep->tail);
 
 	if (unlikely(off >= SOFT_BYTES) && need <= SOFT_BYTES / 2 && ring_room_left(ep, rest + need) >= rest + need) {
 		ring_pad(ep, rest);
@@ -139,7 +141,7 @@ const void *shm_ring_retained(struct rds_ep *rep, uint64_t pos)
 
 	if (unlikely(pos % SHM_LINE))
 		return shm_long_retained(ep, pos);
-	return ep->tx_data + (pos & (ep->size - 1)) + sizeof(struct shm_rec);
+	return shm_ring_at(ep->tx, ep->tx_data, ep->size, pos) + sizeof(struct shm_rec);
 }
 
 uint64_t shm_ring_acked(struct rds_ep *rep)
@@ -263,13 +265,13 @@ static inline void rec_prefetch(const struct shm_ep *ep, uint64_t off, uint32_t 
 static bool rec_take(struct shm_ep *ep, uint64_t avail)
 {
 	uint64_t off = ep->read & (ep->size - 1);
-	const volatile struct shm_rec *rec = (const volatile struct shm_rec *)(ep->rx_data + off);
+	const volatile struct shm_rec *rec = (void *)shm_ring_at(ep->rx, ep->rx_data, ep->size, ep->read);
 	uint32_t len = rec->len, kind = rec->kind;
 	struct rds_rx rx = {0};
 	struct rds_conn *conn = ep->head.conn;
 	enum rds_rx_verdict v;
 
-	if (unlikely(len < SHM_LINE || len % SHM_LINE || len > avail || len > ep->size - off))
+	if (unlikely(len < SHM_LINE || len % SHM_LINE || len > avail || len > shm_ring_rest(ep->size, ep->read)))
 		return shm_ring_bad(ep, "record length");
 	ep->read += len;
 	rec_prefetch(ep, off, len);
@@ -369,8 +371,7 @@ bool shm_ring_relieve(struct shm_ep *ep, bool now)
 
 void shm_ep_free(struct shm_ep *ep)
 {
-	if (ep->map)
-		munmap(ep->map, ep->map_len);
+	shm_rings_unmap(ep);
 	shm_longs_free(ep);
 	free(ep->slots);
 	free(ep);

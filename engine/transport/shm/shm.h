@@ -45,9 +45,9 @@ struct shm_ep {
 	struct shm_ep *peer_next;
 	uint64_t cookie; /* number of the attempt */
 	bool initiator, up, closed;
-	void *map;
-	size_t map_len;
-	uint32_t size;	    /* of each data area, a power of two */
+	struct shm_rings *rings; /* the control page; NULL: no memory yet */
+	void *data;		 /* both data areas */
+	uint32_t size;		 /* of each, a power of two */
 	uint32_t bell_here; /* its bit in the inbox of this process */
 	uint32_t bell_there; /* its bit in the peer's inbox */
 
@@ -209,6 +209,7 @@ struct shm {
 	bool any_dead;		/* some of `peers` have ended */
 	struct shm_queue queue[SHM_QUEUES];
 	uint64_t next_cookie;
+	unsigned char *pages, *pages_end; /* memory.c: addresses for single pages */
 	/* cold.c; helper */
 	unsigned nopen, ncold; /* peers with a control socket, and cold ones */
 	uint64_t next_session, next_use, answered_at;
@@ -391,6 +392,7 @@ int shm_rings_check_limit(void); /* 0, or -EFBIG and logged: no peer could be co
 int shm_rings_create(struct shm_ep *ep, uint32_t size, int *fd);
 int shm_rings_attach(struct shm_ep *ep, uint64_t size, int fd);
 int shm_rings_reduce(struct shm_ep *ep, uint64_t size); /* those that create() made, before use */
+void shm_rings_unmap(struct shm_ep *ep);
 int shm_inbox_attach(int fd, struct shm_inbox **out);
 
 /* control.c; helper */

@@ -381,7 +381,7 @@ bool shm_progress(struct rds_transport *t)
 
 	for (i = 0; i < s->nhot; i++) {
 		const struct shm_ep *ep = s->hot[i];
-		const unsigned char *next = ep->rx_data + (ep->read & (ep->size - 1));
+		const unsigned char *next = shm_ring_at(ep->rx, ep->rx_data, ep->size, ep->read);
 
 		/*
 		 * The next record is loaded together with the index that announces it, not after
