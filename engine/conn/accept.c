@@ -21,8 +21,6 @@ static _Atomic bool conn_refuse_new;
 static int conn_may_connect(const struct rds_conn_id *id)
 {
 	static struct rds_procid warned_of;
-	const struct rds_conn *conn;
-	unsigned n = 0;
 	bool ours;
 
 	rx_lock();
@@ -30,9 +28,7 @@ static int conn_may_connect(const struct rds_conn_id *id)
 	rx_unlock();
 	if (!ours)
 		return -EADDRNOTAVAIL;
-	for (conn = rds_conn_list; conn; conn = conn->next)
-		n += memcmp(&conn->id.peer, &id->peer, sizeof(id->peer)) == 0;
-	if (n < CONNS_PER_PEER)
+	if (!rds_conn_peer_has(&id->peer, CONNS_PER_PEER))
 		return 0;
 	if (memcmp(&warned_of, &id->peer, sizeof(warned_of)))
 		rds_warn("a process asks for more than %u connections with this one: refused", CONNS_PER_PEER);

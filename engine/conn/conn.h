@@ -206,6 +206,7 @@ _Static_assert(sizeof(struct rds_conn) <= 520, "of which a host may have a milli
 struct rds_conn *rds_conn_find(enum rds_conn_kind kind, const struct rds_conn_id *id);
 struct rds_conn *rds_conn_get_locked(enum rds_conn_kind kind, const struct rds_conn_id *id, int *err);
 bool rds_conn_start_locked(struct rds_conn *conn);
+bool rds_conn_peer_has(const struct rds_procid *peer, unsigned n); /* so many, or more; control held */
 void rds_conn_backoff(struct rds_conn *conn);  /* helper: schedule the next attempt */
 void rds_conn_start(struct rds_conn *conn);    /* no lock held: DOWN -> CONNECTING */
 void rds_conn_retry_later(struct rds_conn *conn); /* helper: DOWN -> CONNECTING, after a while */

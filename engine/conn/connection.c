@@ -45,12 +45,14 @@
 #include <string.h>
 
 #define RDS_CONN_BUCKETS 4096
+#define RDS_PEER_BUCKETS 256 /* ids are random: by their first byte */
 
 struct rds_conn_client rds_conn_client;
 
 static struct rds_conn *conn_free; /* control */
 static struct rds_conn *conn_table[RDS_CONN_BUCKETS];
 struct rds_conn *rds_conn_list;
+static unsigned conn_by_peer[RDS_PEER_BUCKETS]; /* how many there are */
 
 static unsigned conn_hash(const struct rds_conn_id *id)
 {
@@ -74,6 +76,19 @@ struct rds_conn *rds_conn_find(enum rds_conn_kind kind, const struct rds_conn_id
 		if (conn->kind == kind && conn_id_equal(&conn->id, id))
 			return conn;
 	return NULL;
+}
+
+/* They are counted one by one only if there may be so many. */
+bool rds_conn_peer_has(const struct rds_procid *peer, unsigned n)
+{
+	const struct rds_conn *conn = rds_conn_list;
+	unsigned has = 0;
+
+	if (conn_by_peer[peer->b[0]] < n)
+		return false;
+	for (; conn && has < n; conn = conn->next)
+		has += memcmp(&conn->id.peer, peer, sizeof(*peer)) == 0;
+	return has == n;
 }
 
 /*
@@ -167,6 +182,7 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 	conn_table[h] = conn;
 	conn->next = rds_conn_list;
 	rds_conn_list = conn;
+	conn_by_peer[id->peer.b[0]]++;
 	return conn;
 }
 
@@ -182,6 +198,7 @@ void rds_conn_unlist(struct rds_conn *conn)
 	for (p = &rds_conn_list; *p; p = &(*p)->next)
 		if (*p == conn) {
 			*p = conn->next;
+			conn_by_peer[conn->id.peer.b[0]]--;
 			break;
 		}
 }
@@ -481,6 +498,7 @@ void rds_conn_fork_child(void)
 	rds_inc_forget();
 	rds_conn_forget_dead();
 	os_fork_zero(conn_table, sizeof(conn_table));
+	os_fork_zero(conn_by_peer, sizeof(conn_by_peer));
 	rds_conn_list = NULL;
 	rds_conn_refuse_new(false);
 	conn_free = NULL;
