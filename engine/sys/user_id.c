@@ -45,7 +45,10 @@ static bool id_map_is_full(const char *map)
 	}
 }
 
-/* That number is the same for all of the host.  It is read once: each peer's user is checked. */
+/*
+ * That number is the same for all of the host, and taken never to change.  It is read once: each peer's
+ * user is checked.
+ */
 static uint32_t id_nobody(const char *overflow, _Atomic uint32_t *known)
 {
 	uint32_t id = atomic_load_explicit(known, memory_order_relaxed);

@@ -26,6 +26,8 @@
 
 #include "engine/transport/shm/shm.h"
 
+#define OVERCOMMIT_NS (1000 * 1000000ull)
+
 static size_t rings_bytes(uint64_t size)
 {
 	return SHM_CTL_BYTES + 2 * (size_t)size;
@@ -97,18 +99,25 @@ void shm_rings_unmap(struct shm_ep *ep)
 
 /* ---- reserved pages ---- */
 
-/* Once for all rings: to read it costs as much as all else that a ring needs of the kernel. */
+/*
+ * The administrator may change it at any time.  It is read once a second at most: that costs as much
+ * as all else that a ring needs of the kernel.
+ */
 static bool overcommit_is_strict(void)
 {
-	static _Atomic char known;
-	char c = atomic_load_explicit(&known, memory_order_relaxed);
-	int fd = c ? -1 : os_open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC, 0);
+	static uint64_t read_at;
+	static char c;
+	uint64_t now = os_now_ns();
+	int fd;
 
-	if (fd >= 0) {
-		os_read(fd, &c, 1);
-		os_close(fd);
-		atomic_store_explicit(&known, c, memory_order_relaxed);
-	}
+	if (read_at && now - read_at < OVERCOMMIT_NS)
+		return c == '2';
+	fd = os_open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC, 0);
+	if (fd < 0)
+		return false;
+	os_read(fd, &c, 1);
+	os_close(fd);
+	read_at = now;
 	return c == '2';
 }
 
