@@ -11,8 +11,8 @@
  * limits the memory that it promises (vm.overcommit_memory=2).  Everywhere else the OOM killer acts
  * if there is no page.
  *
- * The control page of rings, which also has their first bytes, is mapped twice: apart from the rest,
- * so that those of many rings lie side by side.  Page tables are made for 2 MiB of addresses, and a
+ * The control page of rings, which also has their first bytes, is mapped apart from the rest, so that
+ * those of many rings lie side by side.  Page tables are made for 2 MiB of addresses, and a
  * process may have a thousand peers to which it says little.
  *
  * Limits (of file sizes, of address space, of memory) of either process may only allow smaller
