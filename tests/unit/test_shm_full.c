@@ -161,6 +161,42 @@ START_TEST(test_stopped_ones_make_way)
 }
 END_TEST
 
+/* ---- it has come, gone and come again ---- */
+
+/* It has connected, left and come back, and its first HELLO could not be read meanwhile. */
+static const unsigned free_then[] = {2 * 4, 4};
+static unsigned nfree;
+static int heard;
+
+static void connects_leaves_and_returns(void)
+{
+	door = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	its_end = dial();
+	say_session(its_end, 5, SHM_SESSION_NEW);
+	say_op(its_end, SHM_OP_COOL);
+	close(its_end);
+	rds_helper_reserve_release();
+	take_all_but(2); /* the socket */
+	rds_shm.listener.fn(&rds_shm.listener, EPOLLIN);
+	give_back();
+	new_end = dial();
+	say_session(new_end, 5, SHM_SESSION_MINE);
+	take_all_but(nfree);
+	rds_shm.listener.fn(&rds_shm.listener, EPOLLIN);
+	give_back();
+	ck_assert_int_eq(hear(new_end, MSG_DONTWAIT), SHM_OP_HELLO);
+	heard = hear(new_end, MSG_DONTWAIT);
+}
+
+START_TEST(test_hello_is_read_late)
+{
+	nfree = free_then[_i];
+	in_helper(connects_leaves_and_returns);
+	ck_assert_int_eq(heard, _i ? 0 : SHM_OP_WARM);
+	test_until(warmth_of(5) == (_i ? SHM_COLD : SHM_WARM));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("shm_full");
@@ -169,5 +205,6 @@ int main(void)
 	tcase_add_test(t, test_does_not_make_way);
 	tcase_add_test(t, test_comes_back_later);
 	tcase_add_loop_test(t, test_stopped_ones_make_way, 0, 2);
+	tcase_add_loop_test(t, test_hello_is_read_late, 0, 2);
 	return suite_run(s);
 }

@@ -367,6 +367,25 @@ static struct shm_peer *session_find(const struct shm_ctl_msg *hello)
 	return NULL;
 }
 
+/*
+ * The first socket of that process may have come in, and no descriptors been free for its HELLO.
+ * False: it cannot be read now.
+ */
+static bool earlier_hello_read(const struct shm_peer *from)
+{
+	struct shm_peer *p, *next;
+
+	for (p = rds_shm.open; p; p = next) {
+		next = p->open_next;
+		if (p == from || p->dead || peer_has_session(p) || p->cred.pid != from->cred.pid)
+			continue;
+		if (!shm_peer_hello_fits(p))
+			return false;
+		shm_peer_read_all(p);
+	}
+	return true;
+}
+
 /* The control socket of `from` becomes that of p, together with its place in the epoll set. */
 static void peer_take_socket(struct shm_peer *p, struct shm_peer *from)
 {
@@ -393,6 +412,10 @@ int shm_cold_on_return(struct shm_peer *from, const struct shm_ctl_msg *msg, int
 	if (err)
 		return err;
 	p = session_find(msg);
+	if (!p && !earlier_hello_read(from))
+		return -EALREADY;
+	if (!p)
+		p = session_find(msg);
 	if (p && p->warmth != SHM_COLD && !shm_peer_hello_fits(p))
 		return -EALREADY;
 	if (p && p->warmth != SHM_COLD)
