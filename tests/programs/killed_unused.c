@@ -52,6 +52,7 @@ static void process_kill(struct process *p)
 	check(kill(p->pid, SIGKILL) == 0 && waitpid(p->pid, NULL, 0) == p->pid, "kill");
 }
 
+static pthread_t threads[2];
 static struct process sent_to, polled_for, others[OTHERS];
 static _Atomic unsigned sent;
 static _Atomic pid_t sender_tid, poller_tid;
@@ -106,7 +107,6 @@ static void use(int fd, const struct process *p)
 /* Both wait, and the processes that they wait for are not among those used last. */
 static void begin(void)
 {
-	pthread_t threads[2];
 	struct sockaddr_in me;
 	int fd = bound(&me), i;
 	unsigned before;
@@ -147,6 +147,8 @@ int main(void)
 			test_late("%s, for a process that was killed", told ? "sendto" : "poll");
 		usleep(1000);
 	}
+	for (i = 0; i < 2; i++)
+		check(pthread_join(threads[i], NULL) == 0, "pthread_join");
 	for (i = 0; i < OTHERS; i++)
 		process_kill(&others[i]);
 	printf("told %u ms after processes were killed that were not used\n", ms);

@@ -170,7 +170,6 @@ static int heard;
 
 static void connects_leaves_and_returns(void)
 {
-	door = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	its_end = dial();
 	say_session(its_end, 5, SHM_SESSION_NEW);
 	say_op(its_end, SHM_OP_COOL);
