@@ -47,6 +47,15 @@ static void process_start(struct process *p)
 	hear(said[0], &p->at, sizeof(p->at));
 }
 
+/* When this returns, none of its threads runs. */
+static void process_stop(const struct process *p)
+{
+	int status;
+
+	check(kill(p->pid, SIGSTOP) == 0, "kill");
+	check(waitpid(p->pid, &status, WUNTRACED) == p->pid && WIFSTOPPED(status), "it does not stop");
+}
+
 static void process_kill(struct process *p)
 {
 	check(kill(p->pid, SIGKILL) == 0 && waitpid(p->pid, NULL, 0) == p->pid, "kill");
@@ -113,7 +122,8 @@ static void begin(void)
 
 	use(fd, &sent_to);
 	use(fd, &polled_for);
-	check(kill(sent_to.pid, SIGSTOP) == 0 && kill(polled_for.pid, SIGSTOP) == 0, "kill");
+	process_stop(&sent_to);
+	process_stop(&polled_for);
 	check(pthread_create(&threads[0], NULL, sender, NULL) == 0, "pthread_create");
 	check(pthread_create(&threads[1], NULL, poller, NULL) == 0, "pthread_create");
 	test_until(sender_tid && poller_tid);

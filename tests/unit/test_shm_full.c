@@ -196,6 +196,41 @@ START_TEST(test_hello_is_read_late)
 }
 END_TEST
 
+/* Two that say to have a session which nobody knows: each has the other one read. */
+static void two_strange_ones(void)
+{
+	int a, b = dial();
+
+	rds_shm.listener.fn(&rds_shm.listener, EPOLLIN);
+	a = dial();
+	say_session(a, 5, SHM_SESSION_MINE);
+	say_session(a, 5, SHM_SESSION_NEW);
+	say_op(a, SHM_OP_COOL);
+	close(a);
+	say_session(b, 6, SHM_SESSION_MINE);
+	rds_shm.listener.fn(&rds_shm.listener, EPOLLIN);
+}
+
+static void open_check(void)
+{
+	const struct shm_peer *p;
+	unsigned n = 0;
+
+	for (p = rds_shm.open; p; p = p->open_next, n++)
+		ck_assert(!p->dead && p->fd >= 0);
+	ck_assert_uint_eq(n, rds_shm.nopen);
+	ck_assert_uint_le(rds_shm.ncold, 1);
+}
+
+START_TEST(test_two_strange_ones)
+{
+	in_helper(two_strange_ones);
+	in_helper(open_check);
+	helper_catches_up();
+	in_helper(open_check);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("shm_full");
@@ -205,5 +240,6 @@ int main(void)
 	tcase_add_test(t, test_comes_back_later);
 	tcase_add_loop_test(t, test_stopped_ones_make_way, 0, 2);
 	tcase_add_loop_test(t, test_hello_is_read_late, 0, 2);
+	tcase_add_test(t, test_two_strange_ones);
 	return suite_run(s);
 }

@@ -20,7 +20,18 @@ int __wrap_os_mmap(size_t len, int prot, int flags, int fd, off_t off, void **ou
 
 int __wrap_os_mmap(size_t len, int prot, int flags, int fd, off_t off, void **out)
 {
+	ck_assert(off % sysconf(_SC_PAGESIZE) == 0);
 	return no_run && fd < 0 ? -ENOMEM : __real_os_mmap(len, prot, flags, fd, off, out);
+}
+
+static long page_bytes; /* 0: those of this machine */
+
+long __real_sysconf(int name);
+long __wrap_sysconf(int name);
+
+long __wrap_sysconf(int name)
+{
+	return name == _SC_PAGESIZE && page_bytes ? page_bytes : __real_sysconf(name);
 }
 
 int __real_os_open(const char *path, int flags, mode_t mode);
@@ -34,7 +45,7 @@ int __wrap_os_open(const char *path, int flags, mode_t mode)
 
 static unsigned char bytes[LONGEST];
 static unsigned came;
-static size_t sent_len;
+static size_t sent_len[4096]; /* by number */
 static int file;
 
 static enum rds_rx_verdict near_message(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx)
@@ -42,8 +53,8 @@ static enum rds_rx_verdict near_message(struct rds_conn *conn, struct rds_ep *ep
 	(void)conn, (void)ep;
 	came++;
 	ck_assert_uint_eq(rx->hdr.seq, came);
-	ck_assert_uint_eq(rx->hdr.len, sent_len);
-	ck_assert_mem_eq(rx->data, bytes, sent_len);
+	ck_assert_uint_eq(rx->hdr.len, sent_len[rx->hdr.seq % 4096]);
+	ck_assert_mem_eq(rx->data, bytes, rx->hdr.len);
 	return RDS_RX_DONE;
 }
 
@@ -79,7 +90,7 @@ static void say(struct side *s, uint64_t seq, size_t len)
 	struct rds_wire_hdr wire;
 	uint64_t pos;
 
-	sent_len = len;
+	sent_len[seq % 4096] = len;
 	rds_wire_hdr_encode(&hdr, &wire, false);
 	ck_assert_int_eq(shm_ring_send((struct rds_ep *)&s->ep, &wire, &iov, len, &pos), 0);
 	ck_assert_mem_eq(shm_ring_retained((struct rds_ep *)&s->ep, pos), bytes, len);
@@ -177,6 +188,40 @@ START_TEST(many)
 }
 END_TEST
 
+/* One by one, and some at a time. */
+START_TEST(of_mixed_lengths)
+{
+	unsigned seq;
+
+	for (seq = 1; seq <= 2000; seq++) {
+		say(&us, seq, seq * 37 % LONGEST);
+		if (_i || seq % 3 == 0)
+			ck_assert(shm_ring_drain(&they.ep));
+	}
+	shm_ring_drain(&they.ep);
+	ck_assert_uint_eq(came, 2000);
+	ck_assert(!they.ep.broken);
+}
+END_TEST
+
+/* What is mapped begins at a page of the file, also where pages are larger than the control data. */
+START_TEST(large_pages)
+{
+	unsigned seq;
+
+	shm_rings_unmap(&us.ep);
+	shm_rings_unmap(&they.ep);
+	page_bytes = 65536;
+	ck_assert_int_eq(shm_rings_create(&us.ep, 4u << 20, &file), 0);
+	ck_assert_int_eq(shm_rings_attach(&they.ep, us.ep.size, file), 0);
+	for (seq = 1; seq <= 100; seq++) {
+		say(&us, seq, 200);
+		ck_assert(shm_ring_drain(&they.ep));
+	}
+	ck_assert_uint_eq(came, 100);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("shm_near");
@@ -184,6 +229,8 @@ int main(void)
 
 	tcase_add_test(t, few_messages);
 	tcase_add_loop_test(t, of_each_length, 0, 4 * (LONGEST / 20 + 1));
+	tcase_add_loop_test(t, of_mixed_lengths, 0, 2);
+	tcase_add_test(t, large_pages);
 	tcase_add_loop_test(t, pages_lie_side_by_side, 0, 2);
 	tcase_add_test(t, many);
 	return suite_run(s);

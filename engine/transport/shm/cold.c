@@ -373,17 +373,24 @@ static struct shm_peer *session_find(const struct shm_ctl_msg *hello)
  */
 static bool earlier_hello_read(const struct shm_peer *from)
 {
+	static bool reading; /* what is read may lead here again, also for the socket that is read */
 	struct shm_peer *p, *next;
+	bool all = true;
 
-	for (p = rds_shm.open; p; p = next) {
+	if (reading)
+		return false;
+	reading = true;
+	for (p = rds_shm.open; p && all; p = next) {
 		next = p->open_next;
 		if (p == from || p->dead || peer_has_session(p) || p->cred.pid != from->cred.pid)
 			continue;
-		if (!shm_peer_hello_fits(p))
-			return false;
-		shm_peer_read_all(p);
+		all = shm_peer_hello_fits(p);
+		if (all)
+			shm_peer_event(&p->ev->ev, EPOLLIN);
 	}
-	return true;
+	reading = false;
+	/* room may have been made for those by giving up this one */
+	return all && !from->dead && from->fd >= 0;
 }
 
 /* The control socket of `from` becomes that of p, together with its place in the epoll set. */

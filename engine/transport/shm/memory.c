@@ -50,14 +50,23 @@ static void rings_lay_out(struct shm_ep *ep, uint32_t size)
 #define PAGES_BYTES (1u << 20)
 #define SHARED_RW PROT_READ | PROT_WRITE, MAP_SHARED
 
+/* Then a file's page has more than the control data, and all of it is mapped in one piece. */
+static bool pages_are_large(void)
+{
+	return sysconf(_SC_PAGESIZE) > SHM_CTL_BYTES;
+}
+
 /* The first page of that file, beside the last one that was mapped here.  Without such a place: anywhere. */
 static int page_map(int fd, void **out)
 {
 	struct shm *s = &rds_shm;
 	void *pages;
 
-	if (s->pages == s->pages_end &&
+	if (s->pages == s->pages_end && !pages_are_large() &&
 	    !os_mmap(PAGES_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0, &pages)) {
+		/* after mlockall(MCL_FUTURE) they would count, used or not */
+		munlock(pages, PAGES_BYTES);
+		madvise(pages, PAGES_BYTES, MADV_DONTFORK);
 		s->pages = pages;
 		s->pages_end = s->pages + PAGES_BYTES;
 	}
@@ -68,9 +77,8 @@ static int page_map(int fd, void **out)
 	return os_mmap_over(*out, SHM_CTL_BYTES, SHARED_RW, fd, 0) ? 0 : os_mmap(SHM_CTL_BYTES, SHARED_RW, fd, 0, out);
 }
 
-static int rings_map(struct shm_ep *ep, int fd, uint32_t size)
+static int rings_map_apart(struct shm_ep *ep, int fd, size_t len)
 {
-	const size_t len = 2 * (size_t)size;
 	void *page, *data;
 	int err = os_mmap(len, SHARED_RW, fd, SHM_CTL_BYTES, &data);
 
@@ -85,16 +93,41 @@ static int rings_map(struct shm_ep *ep, int fd, uint32_t size)
 	madvise(page, SHM_CTL_BYTES, MADV_DONTFORK);
 	ep->rings = page;
 	ep->data = data;
-	rings_lay_out(ep, size);
 	return 0;
+}
+
+static int rings_map_whole(struct shm_ep *ep, int fd, size_t len)
+{
+	void *map;
+	int err = os_mmap(SHM_CTL_BYTES + len, SHARED_RW, fd, 0, &map);
+
+	if (err)
+		return err;
+	madvise(map, SHM_CTL_BYTES + len, MADV_DONTFORK);
+	ep->rings = map;
+	ep->data = (unsigned char *)map + SHM_CTL_BYTES;
+	return 0;
+}
+
+static int rings_map(struct shm_ep *ep, int fd, uint32_t size)
+{
+	const size_t len = 2 * (size_t)size;
+	int err = (pages_are_large() ? rings_map_whole : rings_map_apart)(ep, fd, len);
+
+	if (!err)
+		rings_lay_out(ep, size);
+	return err;
 }
 
 void shm_rings_unmap(struct shm_ep *ep)
 {
+	const size_t len = 2 * (size_t)ep->size;
+
 	if (!ep->rings)
 		return;
-	munmap(ep->rings, SHM_CTL_BYTES);
-	munmap(ep->data, 2 * (size_t)ep->size);
+	munmap(ep->rings, pages_are_large() ? SHM_CTL_BYTES + len : SHM_CTL_BYTES);
+	if (!pages_are_large())
+		munmap(ep->data, len);
 }
 
 /* ---- reserved pages ---- */
@@ -113,11 +146,10 @@ static bool overcommit_is_strict(void)
 	if (read_at && now - read_at < OVERCOMMIT_NS)
 		return c == '2';
 	fd = os_open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC, 0);
-	if (fd < 0)
-		return false;
-	os_read(fd, &c, 1);
-	os_close(fd);
-	read_at = now;
+	if (fd >= 0 && os_read(fd, &c, 1) == 1)
+		read_at = now;
+	if (fd >= 0)
+		os_close(fd);
 	return c == '2';
 }
 
