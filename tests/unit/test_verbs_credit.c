@@ -80,13 +80,16 @@ END_TEST
 START_TEST(test_small_window)
 {
 	struct verbs_ep *ep;
-	unsigned i;
+	unsigned i, got;
 
 	world_pair();
 	ep = world_ep(b);
 	for (i = 0; i < 300; i++) {
-		while (world_send(a, 100, 0))
+		while (world_send(a, 100, 0)) {
+			got = b->nmsgs;
 			world_run();
+			ck_assert_uint_gt(b->nmsgs, got);
+		}
 		ck_assert_uint_le(ep->rq_len, ep->dev->base / 4);
 	}
 	world_run();

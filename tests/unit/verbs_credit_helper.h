@@ -110,11 +110,13 @@ static inline void send_all(struct world_conn *from, unsigned n, size_t len)
 {
 	struct world_conn *to = from == a ? b : a;
 	unsigned i;
+	int err;
 
 	for (i = 0; i < n; i++) {
-		while (world_send(from, len, 0)) {
+		while ((err = world_send(from, len, 0))) {
 			uint64_t before = verbs_ep_acked(from->ep), got = to->nmsgs;
 
+			ck_assert_int_eq(err, -EAGAIN);
 			from->writables = 0;
 			ck_assert(verbs_ep_want_room(from->ep, before) ||
 				  (world_run(), from->writables > 0 || to->nmsgs > got));
