@@ -56,13 +56,21 @@ static bool pages_are_large(void)
 	return sysconf(_SC_PAGESIZE) > SHM_CTL_BYTES;
 }
 
+/* Then none is kept ahead: it is for rings, the program and its messages. */
+static bool space_is_limited(void)
+{
+	struct rlimit limit = {.rlim_cur = 0};
+
+	return os_syscall(SYS_prlimit64, 0, RLIMIT_AS, 0, (long)&limit, 0, 0) || limit.rlim_cur != RLIM_INFINITY;
+}
+
 /* The first page of that file, beside the last one that was mapped here.  Without such a place: anywhere. */
 static int page_map(int fd, void **out)
 {
 	struct shm *s = &rds_shm;
 	void *pages;
 
-	if (s->pages == s->pages_end && !pages_are_large() &&
+	if (s->pages == s->pages_end && !pages_are_large() && !space_is_limited() &&
 	    !os_mmap(PAGES_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0, &pages)) {
 		/* after mlockall(MCL_FUTURE) they would count, used or not */
 		munlock(pages, PAGES_BYTES);
