@@ -52,6 +52,15 @@ static inline int test_bound_ms(int ms)
 	return test_deadline_ms(ms) / (times > 0 ? times : 1);
 }
 
+/* What the library waits for ms milliseconds (its manual: RDS_PRELOAD_PATIENCE). */
+static inline int test_patience_ms(int ms)
+{
+	const char *text = getenv("RDS_PRELOAD_PATIENCE");
+	int times = text ? atoi(text) : 1;
+
+	return ms * (times > 0 ? times : 1);
+}
+
 /* Nothing wrong was seen, but what is named has not come. */
 #define test_late(...)                                                                                                 \
 	do {                                                                                                           \

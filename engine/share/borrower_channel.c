@@ -122,6 +122,8 @@ static int channel_attach_new(int fd, struct borrower_call *c, struct borrower_c
 		if (err)
 			break;
 	}
+	if (err != -BORROWER_LATE)
+		borrower_refused_no_more();
 	if (err && atomic_load(&s->fd) < 0) {
 		borrower_channel_unused(s);
 		return err;

@@ -135,6 +135,8 @@ bool borrower_await_hello(int fd, uint64_t inode, struct pollfd *p);
  * refused: when the first attempt has failed, 0 before.
  */
 int borrower_pause(int fd, struct borrower_call *c, uint64_t *refused);
+/* The last attempt has led somewhere: who refuses next is waited for anew. */
+void borrower_refused_no_more(void);
 /*
  * The call sleeps at the owner, and this thread until it can read something: bytes, or -1 and
  * c->late says why.  A cancellation point.

@@ -34,6 +34,7 @@
 
 #define LONG_LOOK_MS 100 /* between looks at the owner, when the call has waited for long */
 #define PAUSE_MS 20	 /* between attempts to get a channel, at most */
+#define REFUSED_AGAIN_NS 1000000000ull /* so long after a refusal, another one is a new matter */
 #define MS_NS 1000000ull
 
 enum state { UNKNOWN, ALIVE, STOPPED };
@@ -300,13 +301,32 @@ bool borrower_await_hello(int fd, uint64_t inode, struct pollfd *p)
 	return true;
 }
 
+/* Since when owners have refused without a break, and when last. */
+static _Atomic uint64_t refused_first, refused_last;
+
+/*
+ * An owner that lacks descriptors lacks them for the next call, too: otherwise each poll() would wait
+ * for it anew, whatever its timeout.
+ */
+static uint64_t owner_refuses_since(uint64_t now)
+{
+	if (now - atomic_exchange(&refused_last, now) > REFUSED_AGAIN_NS)
+		atomic_store(&refused_first, now);
+	return atomic_load(&refused_first);
+}
+
+void borrower_refused_no_more(void)
+{
+	atomic_store(&refused_last, 0);
+}
+
 /*
  * Before the owner is asked once more.  It could not accept the channel for want of descriptors or
  * memory, or is about to hand off the socket.
  */
 int borrower_pause(int fd, struct borrower_call *c, uint64_t *refused)
 {
-	uint64_t *since = &borrower_call_wait(c)->since, now = os_now_ns(), waited;
+	uint64_t *since = &borrower_call_wait(c)->since, now = os_now_ns(), waited, from;
 	struct pollfd nothing = {.fd = -1};
 	int err;
 
@@ -314,7 +334,10 @@ int borrower_pause(int fd, struct borrower_call *c, uint64_t *refused)
 		*since = now;
 	if (!*refused)
 		*refused = now;
-	err = call_check_patience(fd, c, false, now - *since);
+	from = owner_refuses_since(now);
+	if (*since < from || !call_is_bounded(c))
+		from = *since;
+	err = call_check_patience(fd, c, false, now - from);
 	if (err)
 		return err;
 	waited = now - *refused;

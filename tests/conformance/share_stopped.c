@@ -284,7 +284,7 @@ static void with_timeout(void)
 	check(named("asleep-result"), "-1 ETIMEDOUT", "%s", rc(helper.result));
 	begin();
 	check(named("late"), "-1 ETIMEDOUT", "%s", rc(sleeper(NULL)));
-	in_time("late", 300, 400);
+	in_time("late", 300, 300 + test_patience_ms(100));
 	go_on();
 	timeouts(d, SO_RCVTIMEO, 0);
 	all_there();
