@@ -198,12 +198,14 @@ START_TEST(is_offered_again)
 {
 	uint64_t pos;
 
-	verdict = RDS_RX_LATER;
+	verdict = _i ? RDS_RX_PAUSE : RDS_RX_LATER;
 	ck_assert_int_eq(put(1, SHM_RING_MIN, &pos), 0);
 	all_of_it();
 	they_look();
 	ck_assert_uint_ge(came, 2);
 	ck_assert_uint_eq(whole, came);
+	ck_assert(they.ep.paused == !!_i);
+	ck_assert_ptr_nonnull(they.ep.assembly);
 	verdict = RDS_RX_TAKEN;
 	they_look();
 	ck_assert_ptr_null(they.ep.assembly);
@@ -386,7 +388,7 @@ int main(void)
 	tcase_add_test(t, of_each_length);
 	tcase_add_test(t, is_kept_until_acknowledged);
 	tcase_add_test(t, is_acknowledged_too_early);
-	tcase_add_test(t, is_offered_again);
+	tcase_add_loop_test(t, is_offered_again, 0, 2);
 	tcase_add_test(t, goes_past_what_is_not_read);
 	tcase_add_loop_test(t, of_another_message, 0, sizeof(others) / sizeof(others[0]));
 	tcase_add_loop_test(t, of_no_length, 0, 3);

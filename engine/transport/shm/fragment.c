@@ -151,8 +151,10 @@ static bool assembly_give(struct shm_ep *ep, struct shm_assembly *a, const struc
 	struct rds_rx rx = {.hdr = *hdr, .data = a->data, .owned = a->data};
 	enum rds_rx_verdict v = ep->head.t->up->message(ep->head.conn, (struct rds_ep *)ep, &rx);
 
-	if (v == RDS_RX_LATER)
+	if (v >= RDS_RX_LATER) {
+		shm_ring_put_off(ep, v);
 		return false;
+	}
 	ep->assembly = NULL;
 	if (v == RDS_RX_DONE)
 		free(a->data);

@@ -258,6 +258,14 @@ static inline void rec_prefetch(const struct shm_ep *ep, uint64_t off, uint32_t 
 		__builtin_prefetch(ep->rx_data + ((off + (uint64_t)i * len) & (ep->size - 1)));
 }
 
+/* The message at ep->read stays where it is, and is offered again: now, or after a tick. */
+void shm_ring_put_off(struct shm_ep *ep, enum rds_rx_verdict v)
+{
+	ep->paused = v == RDS_RX_PAUSE;
+	if (ep->paused)
+		shm_recheck_inbox();
+}
+
 /*
  * Takes one record at ep->read; `avail` bytes have been published.  False: the ring is broken, or
  * the record cannot be taken now.
@@ -291,9 +299,7 @@ static bool rec_take(struct shm_ep *ep, uint64_t avail)
 		ep->slot_next++;
 		v = ep->head.t->up->message(conn, (struct rds_ep *)ep, &rx);
 		if (unlikely(v >= RDS_RX_LATER)) {
-			ep->paused = v == RDS_RX_PAUSE;
-			if (ep->paused)
-				shm_recheck_inbox();
+			shm_ring_put_off(ep, v);
 			ep->slot_next--;
 			ep->read -= len;
 			return false;

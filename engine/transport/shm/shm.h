@@ -244,6 +244,8 @@ bool shm_ring_has_room(struct shm_ep *ep, uint32_t len); /* for a fragment, at t
 bool shm_ring_fragment(struct shm_ep *ep, const struct rds_wire_hdr *hdr, const void *bytes, uint32_t len);
 /* The peer's data are invalid: breaks the connections with it, and returns false. */
 bool shm_ring_bad(struct shm_ep *ep, const char *what);
+/* rx held; v: LATER or PAUSE */
+void shm_ring_put_off(struct shm_ep *ep, enum rds_rx_verdict v);
 bool shm_ring_drain(struct shm_ep *ep); /* rx held; true: something was received */
 bool shm_ring_relieve(struct shm_ep *ep, bool now);
 void shm_ring_release(struct rds_ep *ep, void *token);
