@@ -21,13 +21,41 @@ static uint64_t last_seq, sent_seq;
 static enum rds_rx_verdict verdict;
 static struct rds_ep *uep, *tep;
 static size_t mapped_most = SIZE_MAX; /* at a time: as if there were no more address space */
+static size_t page_large;	      /* bytes of a page, if it is larger than usual */
 
 int __real_os_mmap(size_t len, int prot, int flags, int fd, off_t off, void **out);
 int __wrap_os_mmap(size_t len, int prot, int flags, int fd, off_t off, void **out);
 
 int __wrap_os_mmap(size_t len, int prot, int flags, int fd, off_t off, void **out)
 {
-	return len > mapped_most ? -ENOMEM : __real_os_mmap(len, prot, flags, fd, off, out);
+	void *room;
+
+	if (len > mapped_most)
+		return -ENOMEM;
+	if (!page_large)
+		return __real_os_mmap(len, prot, flags, fd, off, out);
+	ck_assert_int_eq(__real_os_mmap(len + page_large, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, &room), 0);
+	*out = (void *)(((uintptr_t)room + page_large - 1) / page_large * page_large);
+	return os_mmap_over(*out, len, prot, flags, fd, off) ? 0 : -ENOMEM;
+}
+
+/* As on a machine with such pages. */
+long __real_sysconf(int name);
+long __wrap_sysconf(int name);
+int __real_munmap(void *at, size_t len);
+int __wrap_munmap(void *at, size_t len);
+
+long __wrap_sysconf(int name)
+{
+	return name == _SC_PAGESIZE && page_large ? (long)page_large : __real_sysconf(name);
+}
+
+int __wrap_munmap(void *at, size_t len)
+{
+	if (!page_large || (uintptr_t)at % page_large == 0)
+		return __real_munmap(at, len);
+	errno = EINVAL;
+	return -1;
 }
 
 static enum rds_rx_verdict frag_message(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx)
@@ -358,6 +386,39 @@ START_TEST(little_space)
 }
 END_TEST
 
+static bool rings_are_mapped(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	bool found = false;
+	char line[512];
+
+	ck_assert_ptr_nonnull(maps);
+	while (fgets(line, sizeof(line), maps))
+		found |= strstr(line, "rdspreload-rings") != NULL;
+	fclose(maps);
+	return found;
+}
+
+/* Nothing stays behind of rings that were made smaller. */
+START_TEST(all_is_unmapped)
+{
+	struct shm_ep ours = {.initiator = true}, theirs = {0};
+	int fd = -1;
+
+	page_large = _i ? 65536 : 0;
+	ck_assert_int_eq(shm_rings_create(&ours, 4u << 20, &fd), 0);
+	ck_assert_int_eq(shm_rings_attach(&theirs, ours.size, fd), 0);
+	ck_assert_int_eq(shm_rings_reduce(&ours, SHM_RING_MIN), 0);
+	ours.tx_data[SHM_RING_MIN - 1] = 5;
+	ours.rings->ctl[1].near[0] = 1;
+	ck_assert(rings_are_mapped());
+	shm_rings_unmap(&ours);
+	shm_rings_unmap(&theirs);
+	ck_assert(!rings_are_mapped());
+	page_large = 0;
+}
+END_TEST
+
 static const uint64_t sizes[] = {0,
 				 1,
 				 SHM_RING_MIN / 2,
@@ -396,6 +457,7 @@ int main(void)
 	t = suite_case(s, "sizes", NULL, NULL);
 	tcase_add_loop_test(t, limit_of_files, 0, sizeof(files) / sizeof(files[0]));
 	tcase_add_test(t, little_space);
+	tcase_add_loop_test(t, all_is_unmapped, 0, 2);
 	tcase_add_loop_test(t, sizes_that_are_none, 0, sizeof(sizes) / sizeof(sizes[0]));
 	return suite_run(s);
 }

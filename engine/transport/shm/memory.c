@@ -56,6 +56,13 @@ static bool pages_are_large(void)
 	return sysconf(_SC_PAGESIZE) > SHM_CTL_BYTES;
 }
 
+static uintptr_t page_round_up(uintptr_t at)
+{
+	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+
+	return (at + page - 1) / page * page;
+}
+
 /* Then none is kept ahead: it is for rings, the program and its messages. */
 static bool space_is_limited(void)
 {
@@ -122,20 +129,20 @@ static int rings_map(struct shm_ep *ep, int fd, uint32_t size)
 	const size_t len = 2 * (size_t)size;
 	int err = (pages_are_large() ? rings_map_whole : rings_map_apart)(ep, fd, len);
 
-	if (!err)
-		rings_lay_out(ep, size);
-	return err;
+	if (err)
+		return err;
+	ep->mapped = len;
+	rings_lay_out(ep, size);
+	return 0;
 }
 
 void shm_rings_unmap(struct shm_ep *ep)
 {
-	const size_t len = 2 * (size_t)ep->size;
-
 	if (!ep->rings)
 		return;
-	munmap(ep->rings, pages_are_large() ? SHM_CTL_BYTES + len : SHM_CTL_BYTES);
+	munmap(ep->rings, pages_are_large() ? SHM_CTL_BYTES + ep->mapped : SHM_CTL_BYTES);
 	if (!pages_are_large())
-		munmap(ep->data, len);
+		munmap(ep->data, ep->mapped);
 }
 
 /* ---- reserved pages ---- */
@@ -268,14 +275,17 @@ int shm_rings_attach(struct shm_ep *ep, uint64_t size, int fd)
 /* The rest is given back, also where it was reserved. */
 int shm_rings_reduce(struct shm_ep *ep, uint64_t size)
 {
-	size_t had = 2 * (size_t)ep->size, len = 2 * (size_t)size;
+	const uintptr_t data = (uintptr_t)ep->data, end = data + ep->mapped;
+	uintptr_t from;
 
 	if (!ring_size_is_sound(size, ep->size))
 		return -EPROTO;
 	rings_lay_out(ep, (uint32_t)size);
-	if (len < had) {
-		madvise((unsigned char *)ep->data + len, had - len, MADV_REMOVE);
-		munmap((unsigned char *)ep->data + len, had - len);
+	from = page_round_up(data + 2 * (size_t)size);
+	if (from < end) {
+		madvise((void *)from, end - from, MADV_REMOVE);
+		munmap((void *)from, end - from);
+		ep->mapped = from - data;
 	}
 	return 0;
 }

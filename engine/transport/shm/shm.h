@@ -47,6 +47,7 @@ struct shm_ep {
 	bool initiator, up, closed;
 	struct shm_rings *rings; /* the control page; NULL: no memory yet */
 	void *data;		 /* both data areas */
+	size_t mapped;		 /* bytes from `data` on */
 	uint32_t size;		 /* of each, a power of two */
 	uint32_t bell_here; /* its bit in the inbox of this process */
 	uint32_t bell_there; /* its bit in the peer's inbox */
