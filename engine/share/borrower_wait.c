@@ -310,8 +310,9 @@ static _Atomic uint64_t refused_first, refused_last;
  */
 static uint64_t owner_refuses_since(uint64_t now)
 {
-	if (now - atomic_exchange(&refused_last, now) > REFUSED_AGAIN_NS)
-		atomic_store(&refused_first, now);
+	if (now > atomic_load(&refused_last) + REFUSED_AGAIN_NS)
+		atomic_store(&refused_first, now); /* before the last: another thread must not see an old first */
+	atomic_store(&refused_last, now);
 	return atomic_load(&refused_first);
 }
 
