@@ -213,12 +213,21 @@ guest_clock_check() {
 	fi
 }
 
+# guest_kernel_check DIR: on stderr what the guest's kernel has said of a fault of its own. A thread
+# that had one in the kernel may stay for ever, with its process, and what waits for that one.
+guest_kernel_check() {
+	local fault='BUG: |Oops|[Kk]ernel panic|recursive fault|general protection|soft lockup|self-detected stall|blocked for more'
+
+	tr -d '\r' <"$1/console" | grep -aE -A 40 "$fault" | head -n 120 | sed 's/^/guest: its kernel: /' >&2
+}
+
 # guest_status DIR CODE SECONDS: the command's exit status on stdout, or 124, 125 with a reason on
 # stderr; CODE is QEMU's status
 guest_status() {
 	local status
 
 	guest_clock_check "$1"
+	guest_kernel_check "$1"
 	status=$(tr -d '\r' <"$1/status" | head -n 1)
 	case $status in
 	"exit "*)
