@@ -57,9 +57,9 @@ class Server:
         if launcher:
             ours = [f"{k}={v}" for k, v in environment.items() if k.startswith(("LD_", "RDS_"))]
             command = [*launcher, "env", *ours, *command]
-        # A launcher is no RDS program.
+        # A launcher is no RDS program, and this directory may be here alone.
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
-                                        env=None if launcher else environment)
+                                        env=None if launcher else environment, cwd="/" if launcher else None)
         try:
             self.await_listening()
         except QperfFault:
@@ -69,7 +69,7 @@ class Server:
     def listening(self):
         """Looking, not connecting: the server takes a connection for a client."""
         tables = subprocess.run([*self.launcher, "cat", "/proc/net/tcp", "/proc/net/tcp6"], stdin=subprocess.DEVNULL,
-                                stdout=subprocess.PIPE, text=True, check=True).stdout
+                                stdout=subprocess.PIPE, text=True, check=True, cwd="/").stdout
         fields = (line.split() for line in tables.splitlines())
         return any(f[1].endswith(f":{self.port:04X}") and f[3] == "0A" for f in fields)
 
