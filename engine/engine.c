@@ -125,6 +125,9 @@ static const struct rds_conn_client conn_client = {
 
 static const struct rds_transport_up transport_up = {
 	.accept = rds_conn_accept,
+	.opened = rds_conn_opened,
+	.meet_later = rds_conn_meet_later,
+	.outgrown = rds_conn_outgrown,
 	.up = rds_conn_up,
 	.down = rds_conn_down,
 	.message = rds_conn_receive,

@@ -145,7 +145,8 @@ static int bind_port(struct rds_sock *sk, const struct rds_addr *addr, int trans
 	RDS_SOCK_SET(sk, transport, transport);
 	/*
 	 * Messages that were sent to an earlier socket of this port are not for this one.  Those
-	 * that are here already are dropped now.  (Those that still wait at their sender are left
+	 * that are here already are dropped now, or in rds_call_bind_once() if their connection has
+	 * only begun.  (Those that still wait at their sender are left
 	 * to conn/meant_for.c.  Those on their way over a device cannot be told from new ones.)
 	 * The last close clears `open`, then checks `bound` under the same lock: so one of the two
 	 * threads sees the other.
@@ -176,6 +177,7 @@ int rds_call_bind_once(struct rds_sock *sk, const struct sockaddr *sa, int addrl
 		ret = rds_addr_for_bind((struct sockaddr *)&ss, addrlen, &addr);
 	if (ret < 0)
 		return ret;
+	rds_progress_round(); /* connections that messages for an earlier socket begin: see bind_port() */
 	rds_lock(&rds_lock_control);
 	ret = bind_check_state(sk, &addr);
 	if (ret < 0)

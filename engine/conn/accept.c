@@ -47,22 +47,76 @@ static int conn_may_come(const struct rds_transport *t, const struct rds_conn_id
 	return conn_may_connect(id);
 }
 
+/* control held */
+static struct rds_conn *conn_for_peer(const struct rds_transport *t, const struct rds_conn_id *id, int *why)
+{
+	struct rds_conn *conn = rds_conn_find(RDS_CONN_PEER, id);
+
+	*why = conn ? 0 : conn_may_come(t, id);
+	/* a process of another user has got hold of the id of one that has ended */
+	if (conn && registry_slot_is_others(id->peer_slot) && conn->id.peer_slot != id->peer_slot) {
+		*why = -EACCES;
+		return NULL;
+	}
+	return conn || *why ? conn : rds_conn_get_locked(RDS_CONN_PEER, id, why);
+}
+
+/* From here on no send opens it. */
 static struct rds_conn *conn_accept_from(const struct rds_transport *t, const struct rds_conn_id *id, int *why)
 {
 	struct rds_conn *conn;
 
 	rds_lock(&rds_lock_control);
-	conn = rds_conn_find(RDS_CONN_PEER, id);
-	*why = conn ? 0 : conn_may_come(t, id);
-	/* a process of another user has got hold of the id of one that has ended */
-	if (conn && registry_slot_is_others(id->peer_slot) && conn->id.peer_slot != id->peer_slot) {
-		*why = -EACCES;
-		conn = NULL;
+	conn = conn_for_peer(t, id, why);
+	if (conn) {
+		rds_lock(&conn->tx);
+		if (atomic_load(&conn->state) == RDS_CONN_DOWN)
+			atomic_store(&conn->state, RDS_CONN_CONNECTING);
+		rds_unlock(&conn->tx);
 	}
-	if (!conn && !*why)
-		conn = rds_conn_get_locked(RDS_CONN_PEER, id, why);
 	rds_unlock(&rds_lock_control);
 	return conn;
+}
+
+/* 0: ep is the endpoint of a connection that is UP. */
+static int conn_attach_opened(struct rds_conn *conn, struct rds_ep *ep)
+{
+	if (rds_conn_is_first(conn))
+		return -EEXIST;
+	if (atomic_load(&conn->state) != RDS_CONN_DOWN || conn->was_up)
+		return -EALREADY;
+	rx_lock();
+	rds_transport_ep_ops(ep)->attach(ep, conn);
+	rx_unlock();
+	rds_conn_open_up(conn, ep);
+	return 0;
+}
+
+struct rds_conn *rds_conn_opened(struct rds_transport *t, struct rds_ep *ep, const struct rds_conn_id *id, int *why)
+{
+	struct rds_conn *conn;
+
+	rds_lock(&rds_lock_control);
+	conn = conn_for_peer(t, id, why);
+	if (conn) {
+		rds_lock(&conn->tx);
+		*why = conn_attach_opened(conn, ep);
+		rds_unlock(&conn->tx);
+	}
+	rds_unlock(&rds_lock_control);
+	return conn && !*why ? conn : NULL;
+}
+
+/*
+ * Our end of a FIRST endpoint is closed before the peer is told what we have.  What it has sent over
+ * it by now is received first: it may have ended since.
+ */
+static void conn_close_first(struct rds_conn *conn)
+{
+	rx_lock();
+	rds_transport_catch_up();
+	rx_unlock();
+	rds_conn_drop(conn, conn->ep, -EALREADY, false);
 }
 
 /*
@@ -71,14 +125,25 @@ static struct rds_conn *conn_accept_from(const struct rds_transport *t, const st
  */
 static int conn_make_way(struct rds_conn *conn, const struct rds_conn_id *id)
 {
+	bool first;
+
+	rds_lock(&conn->tx);
+	first = rds_conn_is_first(conn);
+	rds_unlock(&conn->tx);
 	if (conn->pending && !conn->peer_asked &&
 	    memcmp(registry_self(rds_node_registry), &id->peer, sizeof(id->peer)) < 0)
 		return -EALREADY; /* crossing: our attempt wins */
 	if (conn->pending) {	  /* our attempt loses, or the peer has given up its earlier one */
-		rds_transport_ep_ops(conn->pending)->close(conn->pending);
+		struct rds_ep *old = conn->pending;
+
+		rds_lock(&conn->tx);
 		conn->pending = NULL;
+		rds_unlock(&conn->tx);
+		rds_transport_ep_ops(old)->close(old);
 	}
-	if (conn->ep && !conn->peer_asked_again) {
+	if (first) {
+		conn_close_first(conn);
+	} else if (conn->ep && !conn->peer_asked_again) {
 		/*
 		 * Most likely a request from before the crossing was settled: what the peer has
 		 * sent lies in our endpoint.

@@ -138,7 +138,11 @@ struct rds_conn {
 	struct rds_conn *map_next; /* list of the connections with the same local address (rx) */
 
 	/* coming up and going down */
-	struct rds_ep *pending; /* helper: on its way up; never together with ep */
+	/*
+	 * On its way up; together with ep only if that one is FIRST.  The helper writes it, under
+	 * tx in that case.
+	 */
+	struct rds_ep *pending;
 	/* tx: broken and closed, but unacknowledged messages still lie there, for lack of memory */
 	struct rds_ep *stale;
 	struct rds_timer retry;
@@ -160,6 +164,11 @@ struct rds_conn {
 	bool ack_lie_logged;
 	/* the program has asked to drop the endpoint that is up (written under tx) */
 	_Atomic bool reset;
+	/* tx: the peer was sent our congested ports; the endpoint that comes up takes a FIRST one's place */
+	bool map_told, replaces;
+	bool map_came; /* rx: over an endpoint that was not FIRST */
+	/* the FIRST endpoint that is up is to be replaced (any thread) */
+	_Atomic bool outgrown;
 	/*
 	 * The endpoint was dropped for that, and none has come up since: the peer has not told what
 	 * it has accepted by now.
@@ -199,12 +208,14 @@ struct rds_conn {
 _Static_assert(sizeof(struct rds_conn) <= 520, "of which a host may have a million");
 
 /*
- * connection.c and accept.c.  With control held, the last also with conn->tx.
+ * connection.c and accept.c.  With control held, the last two also with conn->tx.
  * rds_conn_get_locked(): find or make; may return the successor of a DEAD connection; NULL and
- * *err.  rds_conn_start_locked(): true if conn->retry is to be set to now.
+ * *err.  rds_conn_open_up(): DOWN -> UP with an endpoint of open().  rds_conn_start_locked(): true if
+ * conn->retry is to be set to now.
  */
 struct rds_conn *rds_conn_find(enum rds_conn_kind kind, const struct rds_conn_id *id);
 struct rds_conn *rds_conn_get_locked(enum rds_conn_kind kind, const struct rds_conn_id *id, int *err);
+void rds_conn_open_up(struct rds_conn *conn, struct rds_ep *ep);
 bool rds_conn_start_locked(struct rds_conn *conn);
 bool rds_conn_peer_has(const struct rds_procid *peer, unsigned n); /* so many, or more; control held */
 void rds_conn_backoff(struct rds_conn *conn);  /* helper: schedule the next attempt */
@@ -217,6 +228,9 @@ void rds_conn_each(void (*fn)(struct rds_conn *conn, void *arg), void *arg);
 struct rds_conn *rds_conn_accept(struct rds_transport *t, struct rds_ep *ep, const struct rds_conn_id *id,
 				 struct rds_received there, struct rds_received *here, int *why);
 void rds_conn_up(struct rds_conn *conn, struct rds_ep *ep, struct rds_received there);
+struct rds_conn *rds_conn_opened(struct rds_transport *t, struct rds_ep *ep, const struct rds_conn_id *id, int *why);
+void rds_conn_meet_later(struct rds_transport *t);
+void rds_conn_outgrown(struct rds_conn *conn);
 void rds_conn_writable(struct rds_conn *conn);
 void rds_conn_push_later(struct rds_conn *conn);
 void rds_conn_unlist(struct rds_conn *conn); /* control: remove from the tables */
@@ -300,6 +314,12 @@ void rds_conn_forget_dead(void); /* forked child */
 static inline const struct rds_transport_ops *rds_transport_ep_ops(const struct rds_ep *ep)
 {
 	return ((const struct rds_ep_head *)ep)->t->ops;
+}
+
+/* Is the endpoint that is up a FIRST one?  tx. */
+static inline bool rds_conn_is_first(const struct rds_conn *conn)
+{
+	return conn->ep && (conn->t->ops->caps & RDS_TCAP_FIRST);
 }
 
 /* route.c: finds the connection for a message to dst.  No lock but sk->tx.  0 or -errno. */

@@ -5,7 +5,8 @@
  *
  * The states of a connection:
  *
- *  DOWN        made by the first send to that process, or by the peer's request.  A send starts it.
+ *  DOWN        made by the first send to that process, or by the peer's request.  A send starts it:
+ *              it is UP at once if the transport can open an endpoint, else CONNECTING.
  *  CONNECTING  the helper asks the transport.  After a failure it waits a random time below a limit
  *              that doubles from reconnect_min to reconnect_max, and tries again, for ever: a peer
  *              that is alive will answer some day.  After a protocol error the limit is
@@ -29,6 +30,12 @@
  * side has asked for it.  While there is one, no attempt begins: the timer for an attempt is set by
  * any thread, after it has released its locks, and may fire late.  What a transport reports of any
  * other endpoint only closes that endpoint.
+ *
+ * The exception is an endpoint from open() (RDS_TCAP_FIRST): the next one may be on its way beside
+ * it, and takes its place when it comes up, as after a break, but without one.  The side that is
+ * asked closes its end first and then tells what it has received, so nothing arrives twice; the side
+ * that asks sends again what the other has not got.  A connection is opened only before it was ever
+ * up: after that the helper alone makes and takes away endpoints.
  *
  * What a peer asks for is in accept.c, going down in shutdown.c.
  *
@@ -151,7 +158,8 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 	atomic_store(&conn->ack_lied, false);
 	conn->ack_lie_logged = false;
 	atomic_store(&conn->reset, false);
-	conn->ack_unknown = false;
+	conn->ack_unknown = conn->map_told = conn->replaces = conn->map_came = false;
+	atomic_store(&conn->outgrown, false);
 	conn->queue_tail = &conn->queue;
 	atomic_store(&conn->nanswers, 0);
 	atomic_store(&conn->answer_bytes, 0);
@@ -260,10 +268,68 @@ struct rds_conn *rds_conn_get_locked(enum rds_conn_kind kind, const struct rds_c
 	return conn;
 }
 
-/* DOWN -> CONNECTING, control and tx held.  True: the helper has to start an attempt. */
+static bool conn_has_congested(const struct rds_conn *conn)
+{
+	const struct rds_cong_map *map;
+	bool some;
+
+	rx_lock();
+	map = rds_cong_map_find(&conn->id.laddr);
+	some = map && map->nports;
+	rx_unlock();
+	return some;
+}
+
+/*
+ * Our congested ports go before all messages.  The peer takes it that a new connection has none, so
+ * an empty list is not sent.
+ */
+static void conn_open_map(struct rds_conn *conn)
+{
+	bool some = conn_has_congested(conn);
+
+	rx_lock();
+	some |= conn->want_map;
+	conn->want_map = false;
+	rx_unlock();
+	if (!some || !rds_conn_xmit_map(conn))
+		return;
+	rx_lock();
+	conn->want_map = true;
+	rx_unlock();
+}
+
+void rds_conn_open_up(struct rds_conn *conn, struct rds_ep *ep)
+{
+	rds_conn_history_attempt(conn);
+	rds_conn_history_up(conn);
+	conn->t = ((struct rds_ep_head *)ep)->t;
+	conn->ep = ep;
+	conn->was_up = true;
+	atomic_store(&conn->state, RDS_CONN_UP);
+	rds_conn_log_state(conn, rds_conn_peer_pid(conn), true, "is up", "for the first time");
+	conn_open_map(conn);
+	rds_queue_flush(conn);
+	/* senders may have gone to sleep while there was no endpoint to ask */
+	rds_queue_rearm(conn);
+}
+
+/* control and tx held.  A connection that has been up is connected: the two sides compare what they have. */
+static bool conn_open(struct rds_conn *conn)
+{
+	struct rds_ep *ep;
+
+	if (conn->was_up || conn->kind != RDS_CONN_PEER || !conn->t->ops->open ||
+	    conn->t->ops->open(conn->t, &conn->id, conn, &ep))
+		return false;
+	rds_conn_open_up(conn, ep);
+	return true;
+}
+
+/* DOWN -> UP or CONNECTING, control and tx held.  True: the helper has to start an attempt. */
 bool rds_conn_start_locked(struct rds_conn *conn)
 {
-	if (atomic_load(&conn->state) != RDS_CONN_DOWN || conn->kind == RDS_CONN_LOOP)
+	if (atomic_load(&conn->state) != RDS_CONN_DOWN || conn->kind == RDS_CONN_LOOP || conn_open(conn))
 		return false;
 	atomic_store(&conn->state, RDS_CONN_CONNECTING);
 	return true;
@@ -294,6 +360,13 @@ void rds_conn_start(struct rds_conn *conn)
 		rds_timer_set(&conn->retry, os_now_ns());
 }
 
+/* Any thread, any lock held: the helper connects another endpoint beside the FIRST one. */
+void rds_conn_outgrown(struct rds_conn *conn)
+{
+	if (!atomic_exchange(&conn->outgrown, true))
+		rds_timer_set(&conn->retry, os_now_ns());
+}
+
 void rds_conn_backoff(struct rds_conn *conn)
 {
 	const struct rds_options *o = rds_options();
@@ -306,9 +379,12 @@ void rds_conn_backoff(struct rds_conn *conn)
 
 void rds_conn_retry_later(struct rds_conn *conn)
 {
+	rds_lock(&rds_lock_control);
 	rds_lock(&conn->tx);
-	atomic_store(&conn->state, RDS_CONN_CONNECTING);
+	if (atomic_load(&conn->state) == RDS_CONN_DOWN) /* else a send has opened it */
+		atomic_store(&conn->state, RDS_CONN_CONNECTING);
 	rds_unlock(&conn->tx);
+	rds_unlock(&rds_lock_control);
 	rds_conn_backoff(conn);
 }
 
@@ -367,7 +443,7 @@ static void conn_note_attempt(struct rds_conn *conn)
 static void conn_attempt_failed(struct rds_conn *conn, int err)
 {
 	if (conn_peer_is_gone(conn)) {
-		rds_conn_drop(conn, NULL, err, true);
+		rds_conn_drop(conn, conn->ep, err, true);
 		return;
 	}
 	rds_conn_history_unreachable(conn, err);
@@ -391,11 +467,23 @@ static int conn_attempt(struct rds_conn *conn)
 		err = conn->t->ops->connect(conn->t, &id, conn, here, &ep);
 	if (err)
 		return err;
-	conn->pending = ep;
 	rds_lock(&conn->tx);
+	conn->pending = ep;
 	conn->peer_asked = false;
 	rds_unlock(&conn->tx);
 	return 0;
+}
+
+/* Is an attempt wanted?  The timer may have been set before the peer's request came. */
+static bool conn_wants_attempt(struct rds_conn *conn)
+{
+	bool wants;
+
+	rds_lock(&conn->tx);
+	wants = atomic_load(&conn->state) == RDS_CONN_CONNECTING ||
+		(atomic_load(&conn->state) == RDS_CONN_UP && atomic_load(&conn->outgrown) && rds_conn_is_first(conn));
+	rds_unlock(&conn->tx);
+	return wants && !conn->pending;
 }
 
 /* Helper: it is time for an attempt. */
@@ -418,8 +506,7 @@ static void conn_retry(struct rds_timer *tm)
 		rds_conn_down(conn, conn->ep, -ECONNRESET, false);
 		return;
 	}
-	/* the timer was set before the peer's request came */
-	if (atomic_load(&conn->state) != RDS_CONN_CONNECTING || conn->pending)
+	if (!conn_wants_attempt(conn))
 		return;
 	if (conn->kind == RDS_CONN_UNROUTED) {
 		conn_note_attempt(conn);
@@ -440,35 +527,78 @@ static void conn_retry(struct rds_timer *tm)
 	conn_attempt_failed(conn, err);
 }
 
+/*
+ * ep takes the place of a FIRST endpoint, whose messages the peer has not all acknowledged.  It got
+ * no more of them since it has told what it has: there the endpoint was closed first (accept.c).
+ * tx held.  Without memory they stay, and that endpoint, too, until it breaks.  Returns what is to
+ * be closed.
+ */
+static struct rds_ep *conn_take_place(struct rds_conn *conn, struct rds_ep *ep)
+{
+	struct rds_ep *first = conn->ep;
+
+	conn->pending = NULL;
+	if (conn->stale)
+		return ep;
+	if (first) {
+		rds_queue_reap(conn);
+		if (!rds_queue_requeue(conn, first))
+			return ep;
+		conn->replaces = true;
+	}
+	conn->ep = ep;
+	conn->t = ((struct rds_ep_head *)ep)->t;
+	atomic_store(&conn->outgrown, false);
+	return first;
+}
+
 void rds_conn_up(struct rds_conn *conn, struct rds_ep *ep, struct rds_received there)
 {
-	bool again = conn->was_up;
+	bool again = conn->was_up, taken, map = false;
+	struct rds_ep *old;
 
 	/* in the place of another endpoint it would lose that one's messages */
 	if (ep != conn->pending) {
 		rds_transport_ep_ops(ep)->close(ep);
 		return;
 	}
+	rds_conn_rescue_stale(conn); /* the first one may have broken since the attempt began */
 	rds_lock(&rds_lock_control);
 	rds_lock(&conn->tx);
-	conn->pending = NULL;
-	conn->ep = ep;
+	old = conn_take_place(conn, ep);
+	taken = old != ep;
+	if (unlikely(!taken))
+		goto unlock;
 	conn->backoff_ms = 0;
 	conn->was_up = true;
 	conn->peer_asked_again = conn->ack_unknown = false;
+	/* each new list makes all polls of the peer return once: it is not sent to say nothing new */
+	map = !conn->replaces || conn->map_told || conn_has_congested(conn);
+	conn->replaces = false;
 	rds_conn_history_up(conn);
 	rds_queue_acked(conn, there);
 	/* else no message goes to it, and the timer breaks it */
 	if (likely(!atomic_load(&conn->ack_lied)))
 		atomic_store(&conn->state, RDS_CONN_UP);
+unlock:
 	rds_unlock(&conn->tx);
 	rds_unlock(&rds_lock_control);
+	if (unlikely(old))
+		rds_transport_ep_ops(old)->close(old);
+	if (unlikely(!taken)) {
+		rds_conn_backoff(conn);
+		return;
+	}
 	rds_conn_history_reached(conn);
-	rds_conn_log_state(conn, rds_conn_peer_pid(conn), true, "is up", again ? "again" : "for the first time");
+	rds_conn_log_state(conn, rds_conn_peer_pid(conn), true, "is up",
+			   old	   ? "in place of its first endpoint"
+			   : again ? "again"
+				   : "for the first time");
 	rx_lock();
 	conn->want_push = true;
 	/* flush: senders may have gone to sleep while there was no endpoint to ask */
-	conn->want_map = conn->want_flush = true;
+	conn->want_map |= map;
+	conn->want_flush = true;
 	rds_conn_work_add(conn); /* map first, then the queue */
 	rx_unlock();
 	rds_conn_work_run();

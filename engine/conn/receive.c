@@ -133,10 +133,22 @@ static void receive_watch(const struct rds_conn *conn, struct rds_ep *ep)
 		ops->watch(ep);
 }
 
+/* A list that still comes over a FIRST endpoint, when one has come over that which takes its place. */
+static bool receive_map_is_old(struct rds_conn *conn, const struct rds_ep *ep)
+{
+	if (!(rds_transport_ep_ops(ep)->caps & RDS_TCAP_FIRST))
+		conn->map_came = true;
+	else if (conn->map_came)
+		return true;
+	return false;
+}
+
 /*
  * What is a duplicate is the kernel's rule (rds_recv_incoming() in net/rds/recv.c): a lower number,
  * and the flag that it is sent again.  A lower number without the flag is of a peer that counts
- * from 1 again because it has forgotten this connection: next_rx follows it back.
+ * from 1 again because it has forgotten this connection: next_rx follows it back.  Over a FIRST
+ * endpoint a lower number is a duplicate in any case: the endpoint that takes its place has brought
+ * the message before.
  */
 enum rds_rx_verdict rds_conn_receive(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx)
 {
@@ -145,14 +157,16 @@ enum rds_rx_verdict rds_conn_receive(struct rds_conn *conn, struct rds_ep *ep, c
 	uint64_t next;
 
 	if (unlikely(hdr->flags == RDS_FLAG_CONG_BITMAP)) {
-		rds_cong_received(conn, rx->data, hdr->len);
+		if (!receive_map_is_old(conn, ep))
+			rds_cong_received(conn, rx->data, hdr->len);
 		receive_watch(conn, ep);
 		return RDS_RX_DONE;
 	}
 	if (unlikely(hdr->flags & RDS_FLAG_NEW_OWNER) && !receive_catch_up(hdr))
 		return RDS_RX_LATER;
 	next = atomic_load_explicit(&conn->next_rx, memory_order_relaxed);
-	if (unlikely(hdr->seq < next && (hdr->flags & RDS_FLAG_RETRANSMITTED))) {
+	if (unlikely(hdr->seq < next &&
+		     ((hdr->flags & RDS_FLAG_RETRANSMITTED) || (rds_transport_ep_ops(ep)->caps & RDS_TCAP_FIRST)))) {
 		RDS_STAT_INC_RX(recv_drop_old_seq);
 	} else {
 		if (unlikely(hdr->flags & (RDS_FLAG_REDIRECT | RDS_FLAG_OP)))

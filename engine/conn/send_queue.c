@@ -387,7 +387,7 @@ struct rds_queue_item *rds_queue_item_copy(struct rds_conn *conn, struct rds_ep 
 	/* Of one that is acknowledged only the end is still to be told: it is not sent again. */
 	const bool gone = u->seq <= conn->acked;
 	const uint32_t len = gone ? 0 : u->len;
-	const void *bytes = gone ? "" : conn->t->ops->retained(ep, u->pos);
+	const void *bytes = gone ? "" : rds_transport_ep_ops(ep)->retained(ep, u->pos);
 	struct rds_queue_item *q = bytes ? malloc(sizeof(*q) + len) : NULL;
 
 	if (!q)
@@ -484,7 +484,8 @@ void rds_queue_acked(struct rds_conn *conn, struct rds_received there)
 	}
 	if (there.acked > conn->acked)
 		conn->acked = there.acked;
-	conn->received = there.all;
+	if (there.all > conn->received)
+		conn->received = there.all;
 	if (unlikely(conn->aborted))
 		rds_conn_client.queue_drop_aborted(conn, there.all);
 }

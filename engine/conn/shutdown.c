@@ -232,17 +232,26 @@ static struct rds_queue_item *conn_take_rerouted(struct rds_conn *conn)
 /*
  * The endpoint was up, and its messages go into the queue again, unless the peer is gone.  tx held.
  */
-static void conn_lose_endpoint(struct rds_conn *conn, struct rds_ep *ep, bool peer_gone)
+static void conn_lose_endpoint(struct rds_conn *conn, struct rds_ep *ep, bool peer_gone, bool replaced)
 {
+	/*
+	 * The peer may receive more over a FIRST endpoint after it has told what it has: if it ends,
+	 * these messages are not for the next owner of its sockets.
+	 */
+	conn->replaces = replaced;
+	if (replaced && conn->count)
+		conn->received = rds_queue_unacked_at(conn, conn->count - 1)->seq;
 	if (!peer_gone && !rds_queue_requeue(conn, ep)) {
 		rds_error("out of memory: a connection that broke stays down until %u messages can be kept", conn->count);
-		conn->t->ops->keep(ep, true);
+		rds_transport_ep_ops(ep)->keep(ep, true);
 		conn->stale = ep;
 	}
 	conn->ep = NULL;
 	atomic_store(&conn->ack_lied, false);
+	atomic_store(&conn->outgrown, false);
 	conn->ack_unknown = atomic_exchange(&conn->reset, false);
-	RDS_STAT_INC(conn_reset);
+	if (!replaced)
+		RDS_STAT_INC(conn_reset);
 }
 
 /* Wakes threads that wait for a port of the dead process, or for room in a ring to it. */
@@ -296,8 +305,29 @@ static void conn_end_refusals(struct rds_conn *conn)
 	rds_unlock(&conn->tx);
 }
 
+/*
+ * Only ep is over: DOWN, unless another one is up, or comes up.  If the process is gone, that one is
+ * over, too, and returned.  control and tx held.
+ */
+static struct rds_ep *conn_lose_other(struct rds_conn *conn, struct rds_ep *ep, bool peer_gone)
+{
+	struct rds_ep *other = conn->pending;
+
+	if (ep && conn->pending == ep) {
+		conn->pending = other = NULL;
+		conn->peer_asked = false;
+	}
+	if (peer_gone)
+		conn->pending = NULL;
+	else if (!conn->ep)
+		atomic_store(&conn->state, other ? RDS_CONN_CONNECTING : RDS_CONN_DOWN);
+	return peer_gone ? other : NULL;
+}
+
 void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_gone)
 {
+	struct rds_ep *other;
+	bool replaced;
 	struct rds_queue_item *unsent = NULL;
 	struct rds_ep *stale = NULL;
 	uint64_t congested = 0;
@@ -319,33 +349,33 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 	was_up = ep && conn->ep == ep;
 	if (was_up)
 		rds_queue_reap(conn); /* first: an operation that has ended counts as answered */
-	conn_end_operations(conn, was_up, peer_gone);
+	/* another one takes its place, or does already on the other side */
+	replaced = was_up && rds_conn_is_first(conn) && !peer_gone && (conn->pending || why == -EALREADY);
+	conn_end_operations(conn, was_up && !rds_conn_is_first(conn), peer_gone);
 	if (peer_gone)
 		unsent = conn_take_rerouted(conn);
 	if (was_up)
-		conn_lose_endpoint(conn, ep, peer_gone);
+		conn_lose_endpoint(conn, ep, peer_gone, replaced);
 	/* its senders look for a route again, perhaps to another connection */
 	conn->room_sought = false;
-	rds_conn_history_down(conn, was_up, why);
-	if (ep && conn->pending == ep) {
-		conn->pending = NULL;
-		conn->peer_asked = false;
-	}
+	if (!replaced)
+		rds_conn_history_down(conn, was_up, why);
+	other = conn_lose_other(conn, ep, peer_gone);
 	if (peer_gone)
 		stale = conn_set_dead(conn);
-	else
-		atomic_store(&conn->state, RDS_CONN_DOWN);
 	rds_unlock(&conn->tx);
 	if (peer_gone)
 		congested = conn_end_peer(conn, unsent);
 	rds_unlock(&rds_lock_control);
 	if (ep)
 		rds_transport_ep_ops(ep)->close(ep);
+	if (other)
+		rds_transport_ep_ops(other)->close(other);
 	if (was_up && !peer_gone)
 		conn_end_refusals(conn);
 	if (stale)
 		rds_transport_ep_ops(stale)->keep(stale, false);
-	rds_conn_log_state(conn, pid, was_up, was_up ? "is down" : "did not come up",
+	rds_conn_log_state(conn, pid, was_up && !replaced, was_up ? "is down" : "did not come up",
 			   peer_gone ? "the peer process has ended" : strerror(-why));
 	if (peer_gone)
 		conn_release_waiters(congested);
@@ -362,8 +392,12 @@ void rds_conn_down(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 		rds_transport_ep_ops(ep)->close(ep);
 		return;
 	}
+	if (peer_gone && conn->ep && ep == conn->pending) { /* beside a FIRST one, which ends as well */
+		rds_conn_drop(conn, conn->ep, why, true);
+		return;
+	}
 	rds_conn_drop(conn, ep, why, peer_gone);
-	if (peer_gone)
+	if (peer_gone || conn->pending) /* that one is on its way already */
 		return;
 	if (!crossing)
 		rds_conn_history_unreachable(conn, why);

@@ -18,6 +18,9 @@ static unsigned unsent_of(const struct rds_conn *conn, bool survives)
 		return rds_route_may_come(conn) ? conn->queue_len : 0;
 	if (conn->kind != RDS_CONN_PEER)
 		return 0;
+	/* the peer may have closed its end of the one that is up */
+	if (unlikely(conn->pending && conn->ep))
+		survives = false;
 	if (conn->stale) /* neither on the heap nor where a peer would look */
 		survives = false;
 	if (survives && conn->ep && conn->count && !conn->t->ops->settled(conn->ep))

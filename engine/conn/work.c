@@ -12,6 +12,12 @@
 #include "engine/conn/conn.h"
 
 static struct rds_conn *conn_work; /* rx */
+/*
+ * How often the transport that opens endpoints has asked for meet() (rx), and up to which of these it
+ * has been done.  Not before it has come to its end: who binds a socket relies on that.
+ */
+static struct rds_transport *_Atomic meet_transport;
+static _Atomic uint64_t meets_wanted, meets_done;
 _Atomic bool rds_conn_work_pending;
 
 struct rds_conn_seldom *rds_conn_seldom_get(struct rds_conn *conn)
@@ -29,6 +35,20 @@ void rds_conn_work_add(struct rds_conn *conn)
 	conn->work_next = conn_work;
 	conn_work = conn;
 	atomic_store(&rds_conn_work_pending, true);
+}
+
+/* rx held */
+void rds_conn_meet_later(struct rds_transport *t)
+{
+	atomic_store(&meet_transport, t);
+	atomic_fetch_add(&meets_wanted, 1);
+	atomic_store(&rds_conn_work_pending, true);
+}
+
+static bool meet_is_wanted(void)
+{
+	return atomic_load_explicit(&meets_wanted, memory_order_relaxed) !=
+	       atomic_load_explicit(&meets_done, memory_order_relaxed);
 }
 
 /*
@@ -85,10 +105,23 @@ static void conn_work_one(struct rds_conn *conn)
 	rds_unlock(&conn->tx);
 }
 
+/* Several threads may do it at once: each comes to the end only when all that it saw has been met. */
+static void conn_work_meet(void)
+{
+	struct rds_transport *t = atomic_load(&meet_transport);
+	uint64_t wanted = atomic_load(&meets_wanted), done = atomic_load(&meets_done);
+
+	t->ops->meet(t);
+	while (done < wanted && !atomic_compare_exchange_weak(&meets_done, &done, wanted))
+		;
+}
+
 void rds_conn_work_run(void)
 {
 	struct rds_conn *conn;
 
+	if (unlikely(meet_is_wanted()))
+		conn_work_meet();
 	for (;;) {
 		rx_lock();
 		conn = conn_work;
@@ -96,7 +129,7 @@ void rds_conn_work_run(void)
 			conn_work = conn->work_next;
 			conn->work_queued = false;
 		} else {
-			atomic_store(&rds_conn_work_pending, false);
+			atomic_store(&rds_conn_work_pending, meet_is_wanted());
 		}
 		rx_unlock();
 		if (!conn)
@@ -108,5 +141,6 @@ void rds_conn_work_run(void)
 void rds_conn_work_forget(void)
 {
 	conn_work = NULL;
+	atomic_store(&meets_done, atomic_load(&meets_wanted));
 	atomic_store(&rds_conn_work_pending, false);
 }

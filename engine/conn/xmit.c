@@ -46,14 +46,20 @@ static int conn_xmit_queue(struct rds_conn *conn, struct rds_conn_outgoing *out)
 
 /*
  * Room that appears between a refusal and want_room() is not announced: so try once more after
- * want_room().
+ * want_room().  A FIRST endpoint carries neither operations, which are not sent again, nor long
+ * messages: for them there is room when another endpoint has taken its place.
  */
 int rds_conn_xmit_ep(struct rds_conn *conn, const struct rds_wire_hdr *wire, const struct iovec *iov, size_t len,
 		     uint64_t *pos)
 {
 	const struct rds_transport_ops *ops = conn->t->ops;
-	int err = ops->send(conn->ep, wire, iov, len, pos);
+	bool too_much = unlikely(wire->flags & RDS_FLAG_OP) && rds_conn_is_first(conn);
+	int err = unlikely(too_much) ? -EMSGSIZE : ops->send(conn->ep, wire, iov, len, pos);
 
+	if (unlikely(err == -EMSGSIZE)) {
+		rds_conn_outgrown(conn);
+		return -EAGAIN;
+	}
 	if (likely(err != -EAGAIN))
 		return err;
 	ops->flush(conn->ep, true);
@@ -98,7 +104,9 @@ int rds_conn_xmit(struct rds_conn *conn, struct rds_conn_outgoing *out)
 			rds_queue_unacked_release(&out->u);
 		else
 			rds_queue_unacked_push(conn, &out->u);
-	} else if ((err == -EAGAIN && !out->may_wait) || err == -ENOTCONN) {
+	} else if ((err == -EAGAIN && !out->may_wait) || err == -ENOTCONN || err == -EMSGSIZE) {
+		if (unlikely(err == -EMSGSIZE))
+			rds_conn_outgrown(conn);
 		err = conn_xmit_queue(conn, out);
 	}
 done:
@@ -138,7 +146,10 @@ int rds_conn_xmit_map(struct rds_conn *conn)
 	if (map)
 		hdr.len = rds_cong_map_write(map, bytes);
 	rx_unlock();
-	return map ? conn_xmit_control(conn, &hdr, bytes, hdr.len) : -ENOMEM;
+	if (!map)
+		return -ENOMEM;
+	conn->map_told = true;
+	return conn_xmit_control(conn, &hdr, bytes, hdr.len);
 }
 
 /*

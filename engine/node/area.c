@@ -20,12 +20,18 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "engine/sys/fence.h"
 #include "engine/sys/log.h"
 #include "engine/sys/os.h"
 #include "engine/node/registry_impl.h"
 
+/*
+ * The file may be longer than this area without any memory here (slab.c), and what follows reads what is
+ * before the entries.
+ */
 static int area_map_first(struct registry *reg, unsigned area)
 {
 	struct reg_area *none = NULL;
@@ -35,6 +41,9 @@ static int area_map_first(struct registry *reg, unsigned area)
 
 	if (reg_load(&v->a))
 		return 0;
+	ret = os_fallocate(reg_fd(reg), (off_t)REG_AREA_OFFSET(area), (off_t)REG_AREA_SIZE(0));
+	if (ret)
+		return ret;
 	ret = os_mmap(REG_AREA_MAPPED, PROT_READ | PROT_WRITE, MAP_SHARED, reg_fd(reg), (off_t)REG_AREA_OFFSET(area),
 		      &p);
 	if (!ret && !atomic_compare_exchange_strong(&v->a, &none, p))
@@ -96,6 +105,22 @@ uint32_t reg_area_entries(struct registry *reg, unsigned area)
 	return area_count_entries(reg->size, area);
 }
 
+/*
+ * The file is longer than this area if processes have memory in common (slab.c). Entries are written when
+ * they come into being, one after the other: there are none beyond the first hole.
+ */
+uint32_t reg_area_written(struct registry *reg, unsigned area)
+{
+	off_t from = (off_t)(REG_AREA_OFFSET(area) + REG_AREA_SIZE(0));
+	long hole = os_syscall(SYS_lseek, reg_fd(reg), from, SEEK_HOLE, 0, 0, 0);
+	uint32_t most = reg_area_entries(reg, area), n;
+
+	if (hole < from) /* a file system that does not say so, or the file ends before */
+		return most;
+	n = (uint32_t)((size_t)(hole - from) / sizeof(struct reg_sock) / REG_CHUNK * REG_CHUNK);
+	return n < most ? n : most;
+}
+
 static int area_reserve(struct registry *reg, unsigned area, uint32_t n)
 {
 	return os_fallocate(reg_fd(reg), (off_t)REG_AREA_OFFSET(area), (off_t)REG_AREA_SIZE(n));
@@ -136,13 +161,16 @@ struct reg_view *reg_view_current(struct registry *reg)
  */
 static uint32_t area_count_to_copy(struct registry *reg, unsigned from)
 {
-	uint32_t fit = reg_area_entries(reg, from), n;
+	uint32_t fit, n;
 
-	if (!fit || reg_area_map(reg, from, 0))
+	if (!reg_area_entries(reg, from) || reg_area_map(reg, from, 0))
 		return 0;
+	fit = reg_area_written(reg, from);
 	n = reg_load(&reg_load(&reg->view[from].a)->reserved);
+	if (!n && !fit)
+		return 0;
 	if (n > fit || n < REG_CHUNK || n % REG_CHUNK)
-		n = fit;
+		n = fit ? fit : REG_CHUNK;
 	return reg_area_map(reg, from, n) ? 0 : n;
 }
 

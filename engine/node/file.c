@@ -491,6 +491,7 @@ void reg_file_close(struct registry *reg)
 {
 	for (int i = 0; i < REG_AREAS; i++)
 		reg_area_unmap(&reg->view[i]);
+	reg_common_unmap(reg);
 	if (reg->f)
 		os_munmap(reg->f, REG_HEAD_SIZE);
 	reg->f = NULL;
@@ -516,7 +517,7 @@ static int entries_reserve(struct registry *reg, uint32_t from, uint32_t to)
 }
 
 /*
- * A wrong number of entries is damage. Entries beyond the file's end never existed; the others are
+ * A wrong number of entries is damage. Entries that were never written never existed; the others are
  * checked one by one.
  */
 static int entries_refresh(struct registry *reg, uint32_t fit)
@@ -525,6 +526,9 @@ static int entries_refresh(struct registry *reg, uint32_t fit)
 	uint32_t reserved = reg_load(&a->reserved), known = reg_usable(reg->at);
 	int ret = 0;
 
+	if (reserved > known || reserved < REG_CHUNK || reserved % REG_CHUNK)
+		fit = reg_area_written(reg, REG_TERM_AREA(reg->term));
+	fit = fit ? fit : REG_CHUNK;
 	if (reserved > fit || reserved < REG_CHUNK || reserved % REG_CHUNK) {
 		reg_store(&a->dirty, 1);
 		reg_store(&a->reserved, fit);

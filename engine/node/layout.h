@@ -2,13 +2,13 @@
 /*
  * layout.h - the bytes of the registry file. No other package knows them.
  *
- *	header | process slots | area 0 .. area 3
+ *	header | process slots | area 0 .. area 3 | lines, slabs' owners | slab 0 ..
  *	each area: head | slot states | hash buckets | socket entries
  *
  * Data that is changed under the lock is in an area, and the term in the header tells which area
  * counts (area.c). Areas other than the first have no memory before they are needed. Room for
- * socket entries is reserved in chunks. Outside of the areas is only data that has a single writer:
- * the process that holds the slot's byte.
+ * socket entries is reserved in chunks. Outside of the areas is data that has a single writer, the
+ * process that holds the slot's byte, and memory that processes have in common (slab.c).
  *
  * Links are index + 1, so zeroed memory is an empty list. All data are naturally aligned atomics
  * that are read with acquire and written with release order, so the sequence counter works without
@@ -25,17 +25,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "engine/node/registry.h"
 #include "engine/node/stats.h"
 
 #define REG_MAGIC UINT64_C(0x45444f4e53445200) /* "\0RDSNODE" */
-/* 2: cm_port; 3: orphans; 4: names; 5: held; 6: congested; 7: left; 8: areas */
-#define REG_VERSION 8
+/* 2: cm_port; 3: orphans; 4: names; 5: held; 6: congested; 7: left; 8: areas; 9: slabs */
+#define REG_VERSION 9
 #define REG_PROCS 1024
 #define REG_SOCKS 65536
 #define REG_CHUNK 1024 /* number of socket entries that are reserved at a time */
 #define REG_BUCKETS 65536
 
 #define REG_AREAS 4
+#define REG_LINE REGISTRY_LINE
 
 #define REG_LOCK_BYTE 0
 #define REG_SLOT_BYTE(slot) (1 + (off_t)(slot))
@@ -167,6 +169,28 @@ struct reg_file {
 /* Size of an area with n entries, and of a file that has only the first area, with n entries. */
 #define REG_AREA_SIZE(n) (offsetof(struct reg_area, sock) + (size_t)(n) * sizeof(struct reg_sock))
 #define REG_SIZE(n) (REG_HEAD_SIZE + REG_AREA_SIZE(n))
+
+/*
+ * Memory in common (slab.c), behind the areas. A slab belongs to the process whose id begins with the
+ * word `owner`; 0: to nobody, and it has no memory. The owner alone writes `slot`.
+ */
+#define REG_SLABS 4096
+#define REG_SLAB_BYTES 65536
+struct reg_slab {
+	_Atomic uint64_t owner;
+	_Atomic uint32_t slot;
+	uint32_t pad;
+};
+struct reg_common {
+	_Alignas(REG_LINE) unsigned char line[REG_PROCS][REG_LINE];
+	_Alignas(4096) struct reg_slab slab[REG_SLABS];
+};
+#define REG_COMMON_OFFSET REG_AREA_OFFSET(REG_AREAS)
+#define REG_COMMON_SIZE REG_PAGES(sizeof(struct reg_common))
+#define REG_SLAB_OFFSET(n) (REG_COMMON_OFFSET + REG_COMMON_SIZE + (size_t)(n)*REG_SLAB_BYTES)
+#define REG_WINDOW 16 /* slabs that are mapped together */
+#define REG_WINDOWS (REG_SLABS / REG_WINDOW)
+#define REG_WINDOW_SIZE ((size_t)REG_WINDOW * REG_SLAB_BYTES)
 
 /*
  * An area is mapped as far as it is used: first the part before the entries with so many entries,

@@ -305,6 +305,47 @@ int registry_reap(struct registry *reg);
 int registry_reap_proc(struct registry *reg, uint32_t slot);
 
 /*
+ * Memory that the processes of this registry have in common, for a transport. What it means is the
+ * transport's matter; anybody among them may write anything there at any time.
+ *
+ * A line of REGISTRY_LINE bytes for each process slot, as the slot's last owner has left it. The
+ * address is valid until registry_close(). NULL: there is no such slot, or this process cannot have
+ * that memory (limits of address space or file size, no room): it has none as long as it lives.
+ */
+#define REGISTRY_LINE 64
+void *registry_line(struct registry *reg, uint32_t slot);
+/*
+ * A slab is REGISTRY_SLAB_BYTES of zeros, which belongs to one process, and has pages that exist. 0,
+ * and *n is its number; -ENOSPC (the file system is full, or there is none left), -ENOMEM,
+ * -EOPNOTSUPP: as registry_line(). Of a process that ends without registry_slab_drop() the slabs stay.
+ */
+#define REGISTRY_SLABS 4096u
+#define REGISTRY_SLAB_BYTES 65536u
+int registry_slab_take(struct registry *reg, uint32_t *n);
+void registry_slab_drop(struct registry *reg, uint32_t n); /* this process's */
+/*
+ * Its address; NULL: no such slab, or it belongs to nobody. Valid until registry_close(). Only who knows
+ * that its owner does not drop it now may touch it: a page that has been given back may not exist any
+ * more, which is SIGBUS on a full file system.
+ */
+void *registry_slab(struct registry *reg, uint32_t n);
+/* Anybody's slab, and at any time: a copy of REGISTRY_SLAB_BYTES. */
+bool registry_slab_read(struct registry *reg, uint32_t n, void *bytes);
+/* Whose is it? The slot is a hint of the owner. False: nobody's. */
+bool registry_slab_owner(struct registry *reg, uint32_t n, uint64_t *owner, uint32_t *slot);
+/* The word by which registry_slab_owner() names that process. */
+uint64_t registry_slab_word(const struct rds_procid *id);
+/* Of whoever has the slot, or had it last. False: there is no such slot. */
+bool registry_proc_id(struct registry *reg, uint32_t slot, struct rds_procid *id);
+/* Does a process of that word live? One system call, and a look at all slots. */
+bool registry_slab_word_lives(struct registry *reg, uint64_t word);
+/*
+ * This process has it instead of that one, which has ended. False: another process was first. Its
+ * contents are as the other one has left them.
+ */
+bool registry_slab_inherit(struct registry *reg, uint32_t n, uint64_t from);
+
+/*
  * This process's counters: [RDS_STATS]. They are added to without a lock (a single writer per
  * counter, or an atomic add). They end with registry_close() and registry_abandon(), which point
  * rds_stat_block back at the dummy if it points here.

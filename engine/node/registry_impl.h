@@ -50,6 +50,10 @@ struct registry {
 	uint64_t term;
 	struct reg_view *at; /* locked: its area */
 	off_t size;	     /* locked: size of the file */
+	/* slab.c: NULL until used */
+	_Atomic(struct reg_common *) common;
+	_Atomic(unsigned char *) window[REG_WINDOWS];
+	_Atomic bool no_common; /* this process cannot have them */
 	struct os_fd fds;
 	uint32_t slot;	 /* REG_PROCS until taken */
 	bool joined;	 /* and the registry says that the slot is ours */
@@ -177,6 +181,8 @@ int reg_area_map(struct registry *reg, unsigned area, uint32_t n);
 void reg_area_unmap(struct reg_view *v);
 /* Under the mutex: number of entries for which the file is long enough. */
 uint32_t reg_area_entries(struct registry *reg, unsigned area);
+/* The same: that may have been used. A system call. */
+uint32_t reg_area_written(struct registry *reg, unsigned area);
 /*
  * Under the mutex: the holder of the current area's lock makes no progress. 0: this process has the
  * lock of another area, and the term.
@@ -184,6 +190,9 @@ uint32_t reg_area_entries(struct registry *reg, unsigned area);
 int reg_area_take_over(struct registry *reg);
 /* With the byte held: completes the area that the term names. -EAGAIN: it is not ours any more. */
 int reg_area_copy(struct registry *reg);
+
+/* ---- slab.c ---- */
+void reg_common_unmap(struct registry *reg);
 
 /* ---- bindings.c ---- */
 void reg_table_rebuild(struct registry *reg);				/* locked */

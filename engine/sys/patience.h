@@ -37,6 +37,7 @@
 	X(REGISTRY_RIGHTS, 50, "the process that has made the registry to set its rights", "EACCES") \
 	X(BIND, 20, "the owner of a closed socket to give back the port", "EADDRINUSE") \
 	/* peers */ \
+	X(CELL, 10000, "a process of this host to look at what was sent to it", "the connection is made anew, with rings") \
 	X(ROOM, 10, "the receiver to make room in the ring, in a blocking send", "the message is copied") \
 	X(OPERATIONS, 100, "RDMA operations of a socket that is closed", "they are dropped") \
 	X(REGION, 2000, "peers to forget a region that is freed", "their connections break if they use it") \

@@ -134,6 +134,12 @@ enum {
 	 * peer's helper at once, if this process asks again before it sleeps.
 	 */
 	RDS_TCAP_PATIENT = 1 << 4,
+	/*
+	 * The endpoints come from open(): each is the first of its connection, and carries short
+	 * messages, no operations.  connect() makes one of another table, which comes up beside it
+	 * and takes its place.
+	 */
+	RDS_TCAP_FIRST = 1 << 5,
 };
 
 /*
@@ -184,6 +190,22 @@ struct rds_transport_ops {
 	int (*connect)(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn,
 		       struct rds_received here, struct rds_ep **ep);
 	/*
+	 * Makes an endpoint that works at once, without asking the peer: there the first message
+	 * makes the other end (up->opened).  control and conn->tx.  -errno: the engine connects.
+	 * NULL: never possible.
+	 */
+	int (*open)(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn, struct rds_ep **ep);
+	/*
+	 * After up->meet_later: asks up->opened for the peers that have opened endpoints to this
+	 * process, then has their messages received.  No lock.
+	 */
+	void (*meet)(struct rds_transport *t);
+	/*
+	 * Only with FIRST, in up->opened: the endpoint becomes that connection's, and up-calls for it
+	 * may come.  conn->tx and rx.
+	 */
+	void (*attach)(struct rds_ep *ep, struct rds_conn *conn);
+	/*
 	 * Breaks the endpoint: no up-call comes for it afterwards.  Its memory stays until the last
 	 * message in place is released.
 	 */
@@ -192,7 +214,8 @@ struct rds_transport_ops {
 	/*
 	 * Sends one message: 48-byte header, then len bytes gathered from iov.  0 and *pos = where
 	 * retained() finds it; -EAGAIN: no room now (after want_room(), up->writable comes when
-	 * there is room); -ENOTCONN: broken, up->down follows.
+	 * there is room); -ENOTCONN: broken, up->down follows; -EMSGSIZE, only with FIRST: too
+	 * long for this endpoint, the engine connects another one.
 	 */
 	int (*send)(struct rds_ep *ep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len, uint64_t *pos);
 	/*
@@ -340,6 +363,21 @@ struct rds_transport_up {
 	 */
 	struct rds_conn *(*accept)(struct rds_transport *t, struct rds_ep *ep, const struct rds_conn_id *id,
 				   struct rds_received there, struct rds_received *here, int *why);
+	/*
+	 * Only in meet().  A peer has opened an endpoint to this process, and ep is to be the other
+	 * end.  Any thread; takes control, conn->tx and rx.  Not NULL: ep is the connection's
+	 * (attach), and another thread may have closed it by now.  NULL: only the transport knows
+	 * ep.  *why is -EEXIST if the connection has a FIRST endpoint of its own, which a send has
+	 * opened meanwhile: that one is the other end.  Other *why: refused, the peer has to connect.
+	 */
+	struct rds_conn *(*opened)(struct rds_transport *t, struct rds_ep *ep, const struct rds_conn_id *id, int *why);
+	/* ops->meet is to be called soon.  Under the receive lock. */
+	void (*meet_later)(struct rds_transport *t);
+	/*
+	 * The connection's FIRST endpoint carries so much that another one is worth its cost.  Any
+	 * thread, any lock.
+	 */
+	void (*outgrown)(struct rds_conn *conn);
 	/* The endpoint works: messages may be sent.  there: as above. */
 	void (*up)(struct rds_conn *conn, struct rds_ep *ep, struct rds_received there);
 	/*

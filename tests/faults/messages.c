@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * messages.c [-p processes] [-s sockets] [-n messages] [-S seed] [-t seconds] [-d] [-g gate] [-r
- * every] - no message is lost, doubled or reordered.
+ * every] [-l number] - no message is lost, doubled or reordered.
  *
  * Several processes have several sockets each.  Every socket sends n messages to sockets that a
  * seed chooses (its own process included) while it receives from all.  Each process can compute
@@ -13,7 +13,8 @@
  * messages go in parts, each of which begins when the file has a byte for it (faults.h).  -r: after
  * every so many messages of a socket its process resets its connections (RDS_CONN_RESET), in turn
  * those between the two addresses of the message, and all from the sender's address.  Each end of
- * every connection may do so.
+ * every connection may do so.  -l: the first so many messages of a socket to another one are short,
+ * so the endpoint that a connection has first carries them.
  *
  * A plain PF_RDS program; faults are injected from outside.
  */
@@ -30,7 +31,9 @@
 
 #define SOCKS_MAX 64
 
-static unsigned procs = 3, per_proc = 2, total, messages = 1500, limit = 60, reset_every;
+#define SHORT_MAX 152
+
+static unsigned procs = 3, per_proc = 2, total, messages = 1500, limit = 60, reset_every, nshort;
 static uint64_t seed = 1;
 static bool want_dups;
 static const char *gate;
@@ -53,6 +56,13 @@ static struct sockaddr_in name_of_sock(unsigned i)
 static unsigned destination(unsigned from, unsigned step)
 {
 	return (unsigned)(mix(seed * 31 + from * 7919ull + step) % total);
+}
+
+static size_t len_of(uint64_t key, unsigned n)
+{
+	size_t len = message_len(key);
+
+	return n < nshort && len > SHORT_MAX ? len % SHORT_MAX : len;
 }
 
 /* ---- senders ---- */
@@ -116,9 +126,10 @@ static void *sender(void *arg)
 	check(buf);
 	for (step = 0; step < messages; step++) {
 		unsigned to = destination(from, step);
-		uint64_t key = message_key(seed, from, to, next[to]++);
+		unsigned n = next[to]++;
+		uint64_t key = message_key(seed, from, to, n);
 		struct sockaddr_in sin = name_of_sock(to);
-		size_t len = message_len(key);
+		size_t len = len_of(key, n);
 
 		message_fill(buf, key, len);
 		wait_at_gate(step);
@@ -166,17 +177,17 @@ static void verify(unsigned from, unsigned to, unsigned n, const unsigned char *
 	unsigned d;
 
 	message_fill(want, key, MESSAGE_MAX);
-	if (len == message_len(key) && memcmp(buf, want, len) == 0)
+	if (len == len_of(key, n) && memcmp(buf, want, len) == 0)
 		return;
 	for (d = n > 500 ? n - 500 : 0; d < n + 500; d++) { /* which one is it? */
 		key = message_key(seed, from, to, d);
 		message_fill(want, key, MESSAGE_MAX);
-		if (len == message_len(key) && memcmp(buf, want, len) == 0)
+		if (len == len_of(key, d) && memcmp(buf, want, len) == 0)
 			fail("%u -> %u: number %u came (%zu bytes), %u was next: %s", from, to, d, len, n,
 			     d < n ? "doubled or reordered" : "lost or reordered");
 	}
 	fail("%u -> %u: number %u is damaged (%zu bytes came, %zu were sent)", from, to, n, len,
-	     message_len(message_key(seed, from, to, n)));
+	     len_of(message_key(seed, from, to, n), n));
 }
 
 static void *receiver(void *arg)
@@ -264,7 +275,7 @@ static void options(int argc, char **argv)
 {
 	int c;
 
-	while ((c = getopt(argc, argv, "p:s:n:S:t:dg:r:")) != -1) {
+	while ((c = getopt(argc, argv, "p:s:n:S:t:dg:r:l:")) != -1) {
 		unsigned long v = c == '?' || c == 'd' || c == 'g' ? 0 : strtoul(optarg, NULL, 0);
 
 		if (c == 'p')
@@ -281,6 +292,8 @@ static void options(int argc, char **argv)
 			want_dups = true;
 		else if (c == 'r')
 			reset_every = (unsigned)v;
+		else if (c == 'l')
+			nshort = (unsigned)v;
 		else if (c == 'g')
 			gate = optarg;
 		else

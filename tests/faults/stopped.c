@@ -9,7 +9,8 @@
  *
  * Whoever asks next finds the sleeper asleep.  An answer that never comes is a hang.
  *
- * A plain PF_RDS program, except that it knows that a sleeper is woken by 8 bytes to a pipe.
+ * A plain PF_RDS program, except that it knows how a sleeper is woken: by a datagram, or by 8 bytes to a
+ * pipe if there have been long messages.
  */
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -27,6 +28,7 @@
 #define PORT 24000
 #define ROUNDS 5
 #define BOUND_MS 5000 /* of a question */
+#define LONG 1000
 
 static pid_t answers; /* the sleeper */
 static int *trapped;  /* shared: what kind of file the waker was about to write to; 0 = it was not */
@@ -42,25 +44,25 @@ static void sleeper(int ready)
 {
 	int fd = rds_bound(home(), PORT);
 	struct sockaddr_in from;
-	char c;
+	char c[LONG];
 
 	check(write(ready, "", 1) == 1);
 	for (;;) {
 		socklen_t len = sizeof(from);
 
-		check(recvfrom(fd, &c, 1, 0, (struct sockaddr *)&from, &len) == 1);
-		check(sendto(fd, &c, 1, 0, (struct sockaddr *)&from, len) == 1);
+		check(recvfrom(fd, c, sizeof(c), 0, (struct sockaddr *)&from, &len) > 0);
+		check(sendto(fd, c, 1, 0, (struct sockaddr *)&from, len) == 1);
 	}
 }
 
-static void ask(int fd, const char *when)
+static void ask(int fd, size_t len, const char *when)
 {
 	struct sockaddr_in to = name_of(home(), PORT);
 	double began = seconds();
-	char c = 'x';
+	char c[LONG] = "x";
 
-	check(sendto(fd, &c, 1, 0, (struct sockaddr *)&to, sizeof(to)) == 1);
-	if (recv(fd, &c, 1, 0) != 1)
+	check(sendto(fd, c, len, 0, (struct sockaddr *)&to, sizeof(to)) == (ssize_t)len);
+	if (recv(fd, c, 1, 0) != 1)
 		fail("no answer, %s: %s", when, strerror(errno));
 	if (seconds() - began > test_bound_ms(BOUND_MS) / 1000.0)
 		test_late("an answer, %s: after %.1f s", when, seconds() - began);
@@ -85,11 +87,12 @@ static void on_trap(int sig, siginfo_t *info, void *context)
 	kill(getpid(), SIGSTOP);
 }
 
-/* From here on this thread stops in any write of 8 bytes. */
+/* From here on this thread stops in any write of 8 bytes, and where it sends a datagram. */
 static void trap_wake_ups(void)
 {
 	struct sock_filter code[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_sendmsg, 3, 0),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_write, 0, 3),
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 8, 0, 1),
@@ -110,7 +113,7 @@ static void waker(int round)
 	int fd = rds_bound(home(), (unsigned)(PORT + 2 + round)), i;
 
 	for (i = 0; i < 5; i++) /* from the second time on this thread does everything itself */
-		ask(fd, "to the waker");
+		ask(fd, round % 2 ? LONG : 1, "to the waker");
 	trap_wake_ups();
 	check(sendto(fd, "x", 1, MSG_DONTWAIT, (struct sockaddr *)&to, sizeof(to)) == 1);
 	_exit(2); /* it did not have to wake anybody? */
@@ -135,12 +138,12 @@ static int one_round(int fd, int round)
 		test_late("the waker");
 	if (!WIFSTOPPED(status))
 		fail("the waker ended (%#x) instead of being stopped", (unsigned)status);
-	if (*trapped != S_IFIFO && *trapped != -1)
+	if (*trapped != (round % 2 ? S_IFIFO : S_IFSOCK) && *trapped != -1)
 		fail("the waker was stopped in a write to something else (%#o)", (unsigned)*trapped);
-	ask(fd, "while another process is stopped");
-	ask(fd, "while another process is stopped, once more");
+	ask(fd, 1, "while another process is stopped");
+	ask(fd, 1, "while another process is stopped, once more");
 	check(kill(pid, SIGKILL) == 0 && waitpid(pid, &status, 0) == pid);
-	ask(fd, "after the other process was killed");
+	ask(fd, 1, "after the other process was killed");
 	return 0;
 }
 
@@ -160,7 +163,7 @@ int main(void)
 	}
 	check(read(ready[0], &c, 1) == 1);
 	fd = rds_bound(home(), PORT + 1);
-	ask(fd, "at first");
+	ask(fd, 1, "at first");
 	for (round = 0; round < ROUNDS && !err; round++)
 		err = one_round(fd, round);
 	kill(answers, SIGKILL);

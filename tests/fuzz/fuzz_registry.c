@@ -13,7 +13,7 @@
  * fuzz-sources: engine/node/inherited.c
  * fuzz-sources: engine/node/own_entry.c engine/node/process.c engine/node/registry.c
  * fuzz-sources: engine/node/others.c engine/node/port_name.c
- * fuzz-sources: engine/node/snapshot.c engine/node/socket_name.c engine/node/stats.c
+ * fuzz-sources: engine/node/slab.c engine/node/snapshot.c engine/node/socket_name.c engine/node/stats.c
  * fuzz-sources: engine/sys/os.c engine/sys/signals.c engine/sys/own_fds.c
  * fuzz-sources: engine/sys/fd_table.c engine/sys/user_id.c engine/sys/log.c
  * fuzz-sources: engine/sys/options.c engine/sys/pass_fds.c

@@ -36,6 +36,7 @@ static void choose(void *buf, size_t len);
 #include "engine/node/inherited.c"
 #include "engine/node/process.c"
 #include "engine/node/bindings.c"
+#include "engine/node/slab.c"
 
 #include "tests/unit/registry_helper.h"
 

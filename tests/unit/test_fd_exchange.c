@@ -353,9 +353,13 @@ static void *receiver(void *arg)
 	return NULL;
 }
 
-/* One message to that port, from a process that knows nobody. */
+/*
+ * One message to that port, from a process that knows nobody. As its addresses are limited, it has no
+ * cells, and what it sends takes descriptors of the peer.
+ */
 static void newcomer(int go, int seen, unsigned port)
 {
+	const struct rlimit most = {.rlim_cur = RLIM_INFINITY - 1, .rlim_max = RLIM_INFINITY};
 	struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	struct iovec iov = {(char[]){"x"}, 1};
 	struct msghdr msg = {.msg_name = &a, .msg_namelen = sizeof(a), .msg_iov = &iov, .msg_iovlen = 1};
@@ -363,6 +367,7 @@ static void newcomer(int go, int seen, unsigned port)
 	char c;
 
 	ck_assert_int_eq(read(go, &c, 1), 1);
+	ck_assert_int_eq(setrlimit(RLIMIT_AS, &most), 0);
 	from = end_new();
 	a.sin_port = htons((uint16_t)port);
 	ck_assert_int_eq(end_bind(&from, port + 1), 0);

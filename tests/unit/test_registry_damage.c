@@ -280,6 +280,30 @@ START_TEST(truncated_alive)
 }
 END_TEST
 
+/* The file is longer than the area, but no entry was ever there. */
+START_TEST(more_entries_than_there_are)
+{
+	static const uint32_t bad[] = {REG_SOCKS, 2 * REG_CHUNK, REG_SOCKS + REG_CHUNK, 0, 17};
+	struct registry *reg = open_ok();
+	struct reg_file *f = raw_map();
+
+	ck_assert_ptr_nonnull(registry_line(reg, 0));
+	bound(reg, 4000);
+	for (unsigned i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		atomic_store(&raw_area(f)->reserved, bad[i]);
+		ck_assert_int_eq(registry_check_lock(reg), 0);
+		ck_assert_uint_eq(atomic_load(&raw_area(f)->reserved), REG_CHUNK);
+		ck_assert_int_eq(lookup(reg, 4000), 0);
+	}
+	for (int n = 1; n < REG_CHUNK + 10; n++)
+		bound(reg, (uint16_t)(4000 + n));
+	atomic_store(&raw_area(f)->reserved, REG_SOCKS);
+	ck_assert_int_eq(registry_check_lock(reg), 0);
+	ck_assert_uint_eq(atomic_load(&raw_area(f)->reserved), 2 * REG_CHUNK);
+	registry_close(reg);
+}
+END_TEST
+
 /* A member of another version: all that is common is where the locks are. */
 static void stranger(int from, int to)
 {
@@ -449,9 +473,21 @@ END_TEST
 int main(void)
 {
 	const TTest *const tests[] = {
-		a_writer_died_in_the_middle, a_writer_ends, chains_that_lead_astray, a_fold_is_done_once,
-		random_bytes_at_rest, random_bytes_alive, truncated_at_rest, truncated_alive, another_version,
-		no_slot_left, a_full_house, a_stopped_process_holds_the_lock, stopped_processes_hold_all_locks, removed_while_in_use,
+		a_writer_died_in_the_middle,
+		a_writer_ends,
+		chains_that_lead_astray,
+		a_fold_is_done_once,
+		random_bytes_at_rest,
+		random_bytes_alive,
+		truncated_at_rest,
+		truncated_alive,
+		more_entries_than_there_are,
+		another_version,
+		no_slot_left,
+		a_full_house,
+		a_stopped_process_holds_the_lock,
+		stopped_processes_hold_all_locks,
+		removed_while_in_use,
 	};
 	Suite *s = suite_create("registry damage");
 	TCase *tc = tcase_create("damage");

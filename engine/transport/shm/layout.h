@@ -107,6 +107,63 @@ struct shm_inbox {
 _Static_assert(sizeof(struct shm_inbox) <= SHM_CTL_BYTES, "the inbox is one page");
 
 /*
+ * A message that needs no ring (cells.c). Cells lie in slabs of the registry (node/registry.h) and belong
+ * to their sender, who fills them and puts them on the stack of the receiver. The receiver takes all that
+ * is there.
+ *
+ * The sender writes everything but `state` and `next` while the cell is FREE, TAKEN or REFUSED; only the
+ * receiver moves it from SENT to SEEN, and from there to TAKEN or REFUSED, and changes `next` meanwhile.
+ */
+enum {
+	SHM_CELL_FREE,	  /* never sent */
+	SHM_CELL_SENT,	  /* it is on the receiver's stack, or about to be put there */
+	SHM_CELL_SEEN,	  /* the receiver has it, but not yet its engine */
+	SHM_CELL_TAKEN,	  /* the receiver's engine has the message: acknowledged */
+	SHM_CELL_REFUSED, /* it was not for this receiver, or the receiver wants no more of the endpoint */
+};
+/*
+ * It is the first cell of its endpoint: only such a one makes the receiver's end. So if a cell is refused,
+ * all later ones of that endpoint are.
+ */
+#define SHM_CELL_OPENS 0x8000u
+#define SHM_CELL_CONN 0x7fffu
+#define SHM_CELL_BYTES 256u
+#define SHM_CELL_PAYLOAD 152u
+struct shm_cell {
+	_Alignas(SHM_LINE) _Atomic uint32_t next; /* number of a cell + 1 */
+	_Atomic uint16_t state;
+	uint16_t conn; /* the sender's number of the endpoint, and perhaps SHM_CELL_OPENS */
+	uint64_t to;   /* registry_slab_word() of the receiver */
+	struct rds_wire_hdr hdr;
+	unsigned char payload[SHM_CELL_PAYLOAD];
+	/* Which connection it is: read only if the receiver does not know the endpoint. */
+	struct in6_addr laddr, faddr; /* the sender's view */
+	uint32_t scope;
+	uint8_t tos;
+	uint8_t pad[3];
+};
+_Static_assert(sizeof(struct shm_cell) == SHM_CELL_BYTES, "no byte is lost");
+_Static_assert(offsetof(struct shm_cell, payload) == SHM_LINE, "a message of a line is two lines");
+#define SHM_SLAB_CELLS (REGISTRY_SLAB_BYTES / SHM_CELL_BYTES)
+#define SHM_CELLS_MAX (REGISTRY_SLABS * SHM_SLAB_CELLS)
+
+/*
+ * The line of a process in the registry. `cells` is its stack: the number of the cell that came last, + 1,
+ * below the tag of the process that looks at it. So a cell gets on the stack of the process for which
+ * it is, or on none: also if its sender was stopped since it looked, and the slot has another owner.
+ */
+#define SHM_STACK_TAG(word) (((word) | 1) << 32) /* 0: nobody looks at it */
+#define SHM_STACK_TOP(cells) ((uint32_t)(cells))
+struct shm_line {
+	_Atomic uint64_t cells;
+	_Atomic uint32_t attention, want, want_came;
+	_Atomic uint32_t service; /* somebody has woken the LAZY owner: it has not looked since */
+	_Atomic uint64_t owner;	  /* registry_slab_word() of the process that looks at it; 0: nobody does */
+	uint64_t wake_key;
+};
+_Static_assert(sizeof(struct shm_line) <= REGISTRY_LINE, "it is in a line");
+
+/*
  * Control socket (AF_UNIX SOCK_SEQPACKET): one packet per message, native byte order (same host).
  */
 enum shm_op {

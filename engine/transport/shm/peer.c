@@ -280,6 +280,8 @@ void shm_peer_dead(struct shm_peer *p, int why)
 	while (p->eps)
 		shm_ep_down(p->eps, why, gone);
 	shm_peer_shut(p);
+	if (gone)
+		shm_cells_peer_gone(&p->id, p->slot);
 	if (gone && p->known)
 		shm_alive_look_at_others(); /* where one ends, others may end, too */
 	if (p->inbox)
@@ -379,6 +381,7 @@ static int shm_start(struct rds_transport *t)
 		err = shm_wake_socket_open();
 	if (err)
 		return err;
+	shm_cells_listen(); /* without cells all peers have rings */
 	fd = os_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return fd;
@@ -398,6 +401,7 @@ static void shm_stop(struct rds_transport *t)
 	struct shm *s = (struct shm *)t;
 
 	os_close_slot(&s->listen_fd);
+	shm_cells_close();
 	shm_wake_socket_close();
 	shm_inbox_close();
 }
@@ -413,6 +417,9 @@ void rds_shm_fork_child(void)
 	os_fork_zero(&rds_shm, sizeof(rds_shm));
 	rds_shm.t = t;
 	shm_wake_socket_init();
+	shm_cells_fork_child();
+	shm_cell_recv_fork_child();
+	shm_cell_watch_fork_child();
 }
 
 static const struct rds_transport_ops shm_ops = {
@@ -421,6 +428,8 @@ static const struct rds_transport_ops shm_ops = {
 	.start = shm_start,
 	.stop = shm_stop,
 	.connect = shm_connect,
+	.open = shm_open_cells,
+	.meet = shm_cells_meet,
 	.close = shm_close,
 	.send = shm_ring_send,
 	.flush = shm_flush,

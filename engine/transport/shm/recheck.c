@@ -142,6 +142,7 @@ static void recheck_sweep(struct rds_timer *tm)
 		if (ep && ep->up && (atomic_load(&ep->rx->tail) != ep->read || atomic_load(&ep->tx->room_said) != ep->room_seen))
 			shm_bell_ring_own(ep);
 	}
+	shm_cells_sweep();
 	rx_unlock();
 }
 

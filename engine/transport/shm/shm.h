@@ -289,6 +289,7 @@ void shm_wake_socket_close(void);
 void shm_wake_socket_init(void);
 /* The helper of the peer runs a round; look: and looks at all rings.  0 or -errno; any lock may be held. */
 int shm_wake_socket_send(const struct shm_peer *p, bool look);
+int shm_wake_socket_send_to(const struct rds_procid *id, uint64_t key, bool look);
 
 /* The peer has been woken, as `word` of its inbox asked for: no other thread need wake it again. */
 void shm_attention_claim(struct shm_peer *p, struct shm_inbox *there, uint32_t word);
@@ -314,6 +315,58 @@ bool shm_ep_unnoticed(const struct shm_ep *ep);
 /* conn->tx or rx: the engine waits for the peer, which may be cold */
 void shm_watch(struct rds_ep *ep);
 void shm_on_look(struct shm_peer *p, uint32_t bell); /* helper: LOOK has come */
+
+/* cells.c */
+extern struct shm_line *shm_cells_line; /* of this process; NULL: it has no cells, and gets none */
+/*
+ * Cells of this process. 0 and a cell that nobody else has; -ENOSPC, -ENOMEM: there is none; -EOPNOTSUPP:
+ * this process cannot have any. Takes a lock, which is a leaf.
+ */
+int shm_cell_get(uint32_t *n);
+void shm_cell_put(uint32_t n); /* in any state: it is used again when its receiver does not have it */
+void shm_cells_close(void);    /* gives back all that no receiver has */
+void shm_cells_fork_child(void);
+/*
+ * The cell of any process. NULL: there is none of that number. Until shm_cells_close(), the address is
+ * valid.
+ */
+struct shm_cell *shm_cell_at(uint32_t n);
+/* Whose cell is it? False: nobody's. */
+bool shm_cell_sender(uint32_t n, uint64_t *word, uint32_t *slot);
+/*
+ * Puts a cell that this process has filled on the stack of the process with that slot and `to`. False:
+ * that process looks at no stack, and the cell is as before. The caller wakes it.
+ */
+bool shm_cell_push(uint32_t n, uint32_t slot);
+/* Receiver; rx. Also looks for what others have left that have ended. */
+int shm_cells_listen(void);
+bool shm_cells_pending(void);
+/*
+ * Takes all that is on the stack of this process: the first of a chain in the order in which they came, 0:
+ * none. Each is SEEN. shm_cells_next() gives the next one of the chain, once: take it before the cell goes
+ * back.
+ */
+uint32_t shm_cells_take(void);
+uint32_t shm_cells_next(uint32_t n);
+/* Goes back to its sender, if it is still SEEN. */
+void shm_cell_return(struct shm_cell *cell, bool taken);
+/*
+ * The sender may have ended, or another process may have damaged the stack: looks in its slabs for cells
+ * that are for this process and that it has not seen, and makes them SEEN. fn gets them in no order.
+ */
+void shm_cells_search(uint64_t sender, void (*fn)(uint32_t n, void *arg), void *arg);
+
+/* cell_ep.c */
+int shm_open_cells(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn, struct rds_ep **ep);
+void shm_cells_meet(struct rds_transport *t);
+/* cell_recv.c; rx */
+bool shm_cells_drain(void);	/* true: something was received */
+bool shm_cells_tick_came(void); /* what could not be taken is to be offered again */
+void shm_cells_sweep(void);	/* helper: a tick has passed */
+void shm_cell_recv_fork_child(void);
+/* cell_watch.c; helper */
+void shm_cells_peer_gone(const struct rds_procid *id, uint32_t slot);
+void shm_cell_watch_fork_child(void);
 
 /* fetch.c */
 void shm_fetch_offer(struct shm_ctl_msg *hello);			   /* helper */

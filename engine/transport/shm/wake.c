@@ -245,6 +245,8 @@ void shm_attention(struct rds_transport *t, enum rds_attention who)
 	s->announced = ((s->announced + SHM_ATT_STEP) & ~SHM_ATT_WHO) | who;
 	rings_set_need_bell(s, who == RDS_ATT_LEADER || who == RDS_ATT_HELPER);
 	atomic_store_explicit(&s->inbox->attention, s->announced, memory_order_relaxed);
+	if (likely(shm_cells_line))
+		atomic_store_explicit(&shm_cells_line->attention, s->announced, memory_order_relaxed);
 	rds_fence();
 }
 
@@ -260,7 +262,8 @@ bool shm_pending(struct rds_transport *t)
 
 	if (!s->inbox)
 		return false;
-	if (atomic_load_explicit(&s->inbox->summary, memory_order_relaxed))
+	if (atomic_load_explicit(&s->inbox->summary, memory_order_relaxed) || shm_cells_pending() ||
+	    shm_cells_tick_came())
 		return true;
 	for (i = 0; i < s->nhot; i++)
 		if (ring_leftover(s->hot[i]))
@@ -393,6 +396,7 @@ bool shm_progress(struct rds_transport *t)
 	}
 	if (unlikely(atomic_load_explicit(&s->inbox->summary, memory_order_relaxed)))
 		moved |= bells_answer(s);
+	moved |= shm_cells_drain();
 	if (moved)
 		s->found = true;
 	return moved;
@@ -410,6 +414,7 @@ void shm_catch_up(struct rds_transport *t)
 	if (s->catching_up == CATCH_UP_DEPTH)
 		return;
 	s->catching_up++;
+	shm_cells_drain();
 	for (i = 0; i < s->bell_top; i++) {
 		struct shm_ep *ep = s->bells[i];
 

@@ -92,16 +92,16 @@ int shm_wake_socket_open(void)
 static int wake_socket_of_program(void)
 {
 	if (atomic_flag_test_and_set(&opening))
-		return -EAGAIN;
+		return -EMFILE; /* another thread is about to have it: the helper wakes the peer */
 	if (os_fd(&rds_shm.wake) < 0)
 		os_dup_high_slot(os_socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), &rds_shm.wake.n[0]);
 	atomic_flag_clear(&opening);
 	return os_fd(&rds_shm.wake);
 }
 
-int shm_wake_socket_send(const struct shm_peer *p, bool look)
+int shm_wake_socket_send_to(const struct rds_procid *id, uint64_t key, bool look)
 {
-	struct wake_msg msg = {.key = p->wake_key, .what = look ? WAKE_LOOK : WAKE_RUN};
+	struct wake_msg msg = {.key = key, .what = look ? WAKE_LOOK : WAKE_RUN};
 	struct iovec iov = {&msg, sizeof(msg)};
 	struct sockaddr_un un;
 	struct msghdr mh = {.msg_name = &un, .msg_iov = &iov, .msg_iovlen = 1};
@@ -112,9 +112,14 @@ int shm_wake_socket_send(const struct shm_peer *p, bool look)
 		fd = wake_socket_of_program();
 	if (fd < 0)
 		return -EMFILE;
-	mh.msg_namelen = rds_node_name_address(PREFIX, &p->id, &un);
+	mh.msg_namelen = rds_node_name_address(PREFIX, id, &un);
 	n = os_sendmsg(fd, &mh, MSG_DONTWAIT | MSG_NOSIGNAL);
 	return n < 0 ? (int)n : 0;
+}
+
+int shm_wake_socket_send(const struct shm_peer *p, bool look)
+{
+	return shm_wake_socket_send_to(&p->id, p->wake_key, look);
 }
 
 void shm_wake_socket_init(void)

@@ -82,14 +82,15 @@ static void fault_breaks_timer(struct rds_timer *tm)
 	f->head.t->up->down(f->head.conn, (struct rds_ep *)f, -ECONNRESET, false); /* closes f */
 }
 
-struct fault_ep *fault_ep_new(struct fault *fl, struct rds_conn *conn)
+struct fault_ep *fault_ep_new(struct fault *fl, const struct rds_transport *t, struct rds_conn *conn)
 {
 	struct fault_ep *f = calloc(1, sizeof(*f));
 
 	if (!f)
 		return NULL;
-	f->head.t = &fl->t;
+	f->head.t = (struct rds_transport *)t;
 	f->head.conn = conn;
+	f->fault = fl;
 	f->breaks.fn = fault_breaks_timer;
 	fault_send_init(f);
 	return f;
@@ -106,8 +107,11 @@ static void fault_close(struct rds_ep *ep)
 	struct fault_ep *f = (struct fault_ep *)ep;
 	bool gone;
 
+	if (f->head.t->ops->caps & RDS_TCAP_FIRST) /* tests/faults/run looks for that */
+		rds_info("fault: a first endpoint took %u messages, and %s", f->sent,
+			 atomic_load(&f->broken) ? "breaks" : "ends");
 	if (f->inner)
-		fault_of(f)->inner->ops->close(f->inner);
+		fault_inner_ops(f)->close(f->inner);
 	rds_timer_cancel(&f->breaks); /* from here on no up-call can set the timers again */
 	rds_timer_cancel(&f->late);
 	rds_timer_cancel(&f->room);
@@ -127,7 +131,7 @@ static void fault_keep(struct rds_ep *ep, bool on)
 	struct fault_ep *f = (struct fault_ep *)ep;
 	bool gone;
 
-	fault_of(f)->inner->ops->keep(f->inner, on);
+	fault_inner_ops(f)->keep(f->inner, on);
 	if (!on)
 		fault_drop_copies(f, UINT64_MAX);
 	rx_lock();
@@ -148,7 +152,7 @@ static int fault_connect(struct rds_transport *t, const struct rds_conn_id *id, 
 
 	if (fail && fault_draw(fl) % 2)
 		return -ECONNREFUSED;
-	f = fault_ep_new(fl, conn);
+	f = fault_ep_new(fl, &fl->t, conn);
 	if (!f)
 		return -ENOMEM;
 	err = fl->inner->ops->connect(fl->inner, id, (struct rds_conn *)f, here, &f->inner);
@@ -162,7 +166,48 @@ static int fault_connect(struct rds_transport *t, const struct rds_conn_id *id, 
 	return 0;
 }
 
+/* The next endpoint of the connection is none of open(). */
+static int fault_first_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn,
+			       struct rds_received here, struct rds_ep **ep)
+{
+	struct fault *fl = container_of(t, struct fault, first);
+
+	return fault_connect(&fl->t, id, conn, here, ep);
+}
+
+static int fault_open(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn, struct rds_ep **ep)
+{
+	struct fault *fl = (struct fault *)t;
+	struct rds_ep *inner;
+	struct fault_ep *f;
+	int err;
+
+	if (fault_chance(fl, fl->spec.connect))
+		return -ECONNREFUSED;
+	f = fault_ep_new(fl, &fl->first, conn);
+	if (!f)
+		return -ENOMEM;
+	err = fl->inner->ops->open(fl->inner, id, (struct rds_conn *)f, &inner);
+	if (err) {
+		fault_ep_free(f);
+		return err;
+	}
+	rx_lock(); /* a message may have come before this, and have set f->inner */
+	f->inner = inner;
+	rx_unlock();
+	*ep = (struct rds_ep *)f;
+	return 0;
+}
+
 /* ---- the transport ---- */
+
+static void fault_attach(struct rds_ep *ep, struct rds_conn *conn)
+{
+	struct fault_ep *f = (struct fault_ep *)ep;
+
+	f->head.conn = conn;
+	fault_inner_ops(f)->attach(f->inner, (struct rds_conn *)f);
+}
 
 static int fault_claims(struct rds_transport *t, const struct in6_addr *laddr, uint32_t scope)
 {
@@ -202,6 +247,19 @@ static void fault_exit_wait(struct rds_transport *t)
 		inner->ops->exit_wait(inner);
 }
 
+/* What only long messages and operations need is left out. */
+static void fault_fill_first_ops(struct fault *fl)
+{
+	fl->first_ops = fl->ops;
+	fl->first_ops.caps = (fl->ops.caps & ~(unsigned)RDS_TCAP_DEVICE_OPS) | RDS_TCAP_FIRST;
+	fl->first_ops.open = NULL;
+	fl->first_ops.connect = fault_first_connect;
+	fl->first_ops.attach = fault_attach;
+	fl->first_ops.fetchable = NULL;
+	fl->first_ops.fetch = NULL;
+	fl->first_ops.describe = NULL;
+}
+
 static void fault_fill_ops(struct fault *fl)
 {
 	fl->ops = (struct rds_transport_ops){
@@ -220,6 +278,10 @@ static void fault_fill_ops(struct fault *fl)
 	if (fl->inner->ops->caps & RDS_TCAP_REMOTE) {
 		fl->ops.claims = fault_claims;
 		fl->ops.locate = fault_locate;
+	}
+	if (fl->inner->ops->open) {
+		fl->ops.open = fault_open;
+		fault_fill_first_ops(fl);
 	}
 }
 
@@ -255,7 +317,8 @@ struct rds_transport *fault_transport(struct rds_transport *inner)
 	atomic_store(&fl->rng, spec.seed);
 	fault_fill_ops(fl);
 	fl->t.ops = &fl->ops;
-	fl->t.up = fault_engine_up = inner->up;
+	fl->first.ops = &fl->first_ops;
+	fl->t.up = fl->first.up = fault_engine_up = inner->up;
 	inner->up = &fault_up;
 	rds_info("faults are injected into transport %s: %s", inner->ops->name, text);
 	return &fl->t;

@@ -34,12 +34,15 @@ struct fault {
 	struct fault *next;
 	struct rds_transport *inner;
 	struct rds_transport_ops ops;
+	struct rds_transport first; /* of FIRST endpoints */
+	struct rds_transport_ops first_ops;
 	struct fault_spec spec;
 	_Atomic uint64_t rng;
 };
 
 struct fault_ep {
 	struct rds_ep_head head;
+	struct fault *fault;
 	struct rds_ep *inner; /* NULL until the inner transport names it */
 	/*
 	 * Send side.  The helper sends held-back messages without the connection's lock, so this
@@ -49,6 +52,7 @@ struct fault_ep {
 	struct fault_msg *copies, **copies_tail; /* not acknowledged yet */
 	struct fault_msg *waiting; /* the first copy that the inner transport has not got yet */
 	bool holding;
+	unsigned sent; /* for the log */
 	_Atomic bool swallow, broken;
 	struct rds_timer breaks, late, room;
 	/* receive side (rx) */
@@ -58,7 +62,13 @@ struct fault_ep {
 
 static inline struct fault *fault_of(struct fault_ep *f)
 {
-	return (struct fault *)f->head.t;
+	return f->fault;
+}
+
+/* Not those of the inner transport if it is a FIRST endpoint. */
+static inline const struct rds_transport_ops *fault_inner_ops(const struct fault_ep *f)
+{
+	return ((const struct rds_ep_head *)f->inner)->t->ops;
 }
 
 /* The next random number, which depends on the seed alone; any thread. */
@@ -68,7 +78,8 @@ bool fault_chance(struct fault *fl, uint64_t n);
 void fault_after(struct fault *fl, struct rds_timer *tm, uint64_t limit_ns);
 /* Has the helper break the endpoint: any thread, any lock held. */
 void fault_break(struct fault_ep *f);
-struct fault_ep *fault_ep_new(struct fault *fl, struct rds_conn *conn);
+/* t: where its operations are: fl->t or fl->first. */
+struct fault_ep *fault_ep_new(struct fault *fl, const struct rds_transport *t, struct rds_conn *conn);
 void fault_ep_free(struct fault_ep *f);
 /* The wrapper around that transport. */
 struct fault *fault_find_outer(const struct rds_transport *inner);

@@ -19,14 +19,14 @@ static void fault_ack(struct rds_ep *ep, uint64_t seq)
 	struct fault_ep *f = (struct fault_ep *)ep;
 
 	if (!atomic_load(&f->swallow))
-		fault_of(f)->inner->ops->ack(f->inner, seq);
+		fault_inner_ops(f)->ack(f->inner, seq);
 }
 
 static void fault_release(struct rds_ep *ep, void *token)
 {
 	struct fault_ep *f = (struct fault_ep *)ep;
 
-	fault_of(f)->inner->ops->release(f->inner, token);
+	fault_inner_ops(f)->release(f->inner, token);
 	if (--f->inplace == 0 && f->closed && !f->kept)
 		fault_ep_free(f);
 }
@@ -35,7 +35,7 @@ static int fault_fetch(struct rds_ep *ep, void *to, size_t len, const struct rds
 {
 	struct fault_ep *f = (struct fault_ep *)ep;
 
-	return fault_of(f)->inner->ops->fetch(f->inner, to, len, from);
+	return fault_inner_ops(f)->fetch(f->inner, to, len, from);
 }
 
 static void fault_attention(struct rds_transport *t, enum rds_attention who)
@@ -78,7 +78,7 @@ static struct rds_conn *fault_up_accept(struct rds_transport *t, struct rds_ep *
 		*why = -ECONNREFUSED;
 		return NULL;
 	}
-	f = fault_ep_new(fl, NULL);
+	f = fault_ep_new(fl, &fl->t, NULL);
 	if (!f) {
 		*why = -ENOMEM;
 		return NULL;
@@ -90,6 +90,48 @@ static struct rds_conn *fault_up_accept(struct rds_transport *t, struct rds_ep *
 		return NULL;
 	}
 	return (struct rds_conn *)f;
+}
+
+static struct rds_conn *fault_up_opened(struct rds_transport *t, struct rds_ep *ep, const struct rds_conn_id *id,
+					int *why)
+{
+	struct fault *fl = fault_find_outer(t);
+	struct fault_ep *f;
+
+	if (fault_chance(fl, fl->spec.accept)) {
+		*why = -ECONNREFUSED;
+		return NULL;
+	}
+	f = fault_ep_new(fl, &fl->first, NULL);
+	if (!f) {
+		*why = -ENOMEM;
+		return NULL;
+	}
+	f->inner = ep;
+	if (!fl->t.up->opened(&fl->t, (struct rds_ep *)f, id, why)) {
+		fault_ep_free(f);
+		return NULL;
+	}
+	return (struct rds_conn *)f; /* which another thread may have closed by now */
+}
+
+static void fault_up_meet_later(struct rds_transport *t)
+{
+	fault_engine_up->meet_later(&fault_find_outer(t)->t);
+}
+
+static void fault_up_outgrown(struct rds_conn *conn)
+{
+	struct fault_ep *f = (struct fault_ep *)conn;
+
+	f->head.t->up->outgrown(f->head.conn);
+}
+
+static void fault_meet(struct rds_transport *t)
+{
+	struct rds_transport *inner = ((struct fault *)t)->inner;
+
+	inner->ops->meet(inner);
 }
 
 static struct fault_ep *fault_ep_met(struct rds_conn *conn, struct rds_ep *ep)
@@ -219,6 +261,9 @@ static void fault_up_pressure(void)
 
 const struct rds_transport_up fault_up = {
 	.accept = fault_up_accept,
+	.opened = fault_up_opened,
+	.meet_later = fault_up_meet_later,
+	.outgrown = fault_up_outgrown,
 	.up = fault_up_up,
 	.down = fault_up_down,
 	.message = fault_up_message,
@@ -239,6 +284,8 @@ void fault_recv_ops(struct fault *fl)
 	fl->ops.release = fault_release;
 	if (fl->inner->ops->fetch)
 		fl->ops.fetch = fault_fetch;
+	if (fl->inner->ops->meet)
+		fl->ops.meet = fault_meet;
 	if (fl->inner->ops->catch_up)
 		fl->ops.catch_up = fault_catch_up;
 	fl->ops.relieve = fault_relieve;

@@ -42,18 +42,24 @@ static void fault_room_timer(struct rds_timer *tm)
 static void fault_late_timer(struct rds_timer *tm)
 {
 	struct fault_ep *f = container_of(tm, struct fault_ep, late);
-	const struct rds_transport_ops *ops = fault_of(f)->inner->ops;
+	const struct rds_transport_ops *ops = fault_inner_ops(f);
 	bool waits = false;
 	struct iovec iov;
 	struct fault_msg *h;
 	uint64_t pos;
+	int err;
 
 	pthread_mutex_lock(&f->lock);
 	if (atomic_load(&f->swallow))
 		goto out;
 	while ((h = f->waiting)) {
 		iov = (struct iovec){.iov_base = h->data, .iov_len = h->len};
-		if (ops->send(f->inner, &h->hdr, &iov, h->len, &pos)) {
+		err = ops->send(f->inner, &h->hdr, &iov, h->len, &pos);
+		if (err == -EMSGSIZE) { /* the endpoint that takes the place of this one gets it */
+			f->head.t->up->outgrown(f->head.conn);
+			break;
+		}
+		if (err) {
 			if (waits) /* want_room() was called, so up->writable comes */
 				break;
 			waits = true;
@@ -144,7 +150,8 @@ static int fault_send(struct rds_ep *ep, const struct rds_wire_hdr *hdr, const s
 	if (f->holding || atomic_load(&f->swallow))
 		err = fault_hold(f, hdr, iov, len, pos);
 	else
-		err = fl->inner->ops->send(f->inner, hdr, iov, len, pos);
+		err = fault_inner_ops(f)->send(f->inner, hdr, iov, len, pos);
+	f->sent += !err;
 	pthread_mutex_unlock(&f->lock);
 	if (cut)
 		fault_break(f);
@@ -156,7 +163,7 @@ static void fault_flush(struct rds_ep *ep, bool service)
 	struct fault_ep *f = (struct fault_ep *)ep;
 
 	pthread_mutex_lock(&f->lock);
-	fault_of(f)->inner->ops->flush(f->inner, service);
+	fault_inner_ops(f)->flush(f->inner, service);
 	pthread_mutex_unlock(&f->lock);
 }
 
@@ -168,7 +175,7 @@ static const void *fault_retained(struct rds_ep *ep, uint64_t pos)
 		return NULL;
 	if (pos & POS_HELD)
 		return ((const struct fault_msg *)(uintptr_t)(pos & ~POS_HELD))->data;
-	return fault_of(f)->inner->ops->retained(f->inner, pos);
+	return fault_inner_ops(f)->retained(f->inner, pos);
 }
 
 static uint64_t fault_acked(struct rds_ep *ep)
@@ -177,7 +184,7 @@ static uint64_t fault_acked(struct rds_ep *ep)
 	uint64_t acked;
 
 	pthread_mutex_lock(&f->lock);
-	acked = fault_of(f)->inner->ops->acked(f->inner);
+	acked = fault_inner_ops(f)->acked(f->inner);
 	fault_drop_copies(f, acked);
 	pthread_mutex_unlock(&f->lock);
 	return acked;
@@ -189,7 +196,7 @@ static bool fault_want_room(struct rds_ep *ep, uint64_t seen_ack)
 	bool moved;
 
 	pthread_mutex_lock(&f->lock);
-	moved = fault_of(f)->inner->ops->want_room(f->inner, seen_ack);
+	moved = fault_inner_ops(f)->want_room(f->inner, seen_ack);
 	pthread_mutex_unlock(&f->lock);
 	return moved;
 }
@@ -201,7 +208,8 @@ static void fault_push(struct rds_ep *ep)
 	if (atomic_load(&f->swallow) || atomic_load(&f->broken))
 		return;
 	pthread_mutex_lock(&f->lock);
-	fault_of(f)->inner->ops->push(f->inner);
+	if (fault_inner_ops(f)->push)
+		fault_inner_ops(f)->push(f->inner);
 	pthread_mutex_unlock(&f->lock);
 }
 
@@ -209,21 +217,22 @@ static void fault_watch(struct rds_ep *ep)
 {
 	struct fault_ep *f = (struct fault_ep *)ep;
 
-	fault_of(f)->inner->ops->watch(f->inner);
+	if (fault_inner_ops(f)->watch)
+		fault_inner_ops(f)->watch(f->inner);
 }
 
 static bool fault_fetchable(struct rds_ep *ep)
 {
 	struct fault_ep *f = (struct fault_ep *)ep;
 
-	return fault_of(f)->inner->ops->fetchable(f->inner);
+	return fault_inner_ops(f)->fetchable(f->inner);
 }
 
 static void fault_describe(struct rds_ep *ep, struct rds_ep_device *out)
 {
 	struct fault_ep *f = (struct fault_ep *)ep;
 
-	fault_of(f)->inner->ops->describe(f->inner, out);
+	fault_inner_ops(f)->describe(f->inner, out);
 }
 
 /* ---- operations of devices ---- */
@@ -234,14 +243,14 @@ static int fault_mr_register(struct rds_ep *ep, void *mem, size_t len, struct rd
 
 	if (fault_chance(fault_of(f), fault_of(f)->spec.show))
 		return -ENOMEM;
-	return fault_of(f)->inner->ops->mr_register(f->inner, mem, len, out);
+	return fault_inner_ops(f)->mr_register(f->inner, mem, len, out);
 }
 
 static bool fault_mr_key(struct rds_ep *ep, const struct rds_device_mr *shown, struct rds_device_key *far)
 {
 	struct fault_ep *f = (struct fault_ep *)ep;
 
-	return fault_of(f)->inner->ops->mr_key(f->inner, shown, far);
+	return fault_inner_ops(f)->mr_key(f->inner, shown, far);
 }
 
 /* An operation must not overtake messages that are held back. */
@@ -258,7 +267,7 @@ static int fault_post(struct rds_ep *ep, const struct rds_device_op *op)
 		return -EAGAIN;
 	pthread_mutex_lock(&f->lock);
 	if (!f->holding && !atomic_load(&f->swallow))
-		err = fl->inner->ops->post(f->inner, op);
+		err = fault_inner_ops(f)->post(f->inner, op);
 	pthread_mutex_unlock(&f->lock);
 	if (cut)
 		fault_break(f);
@@ -270,7 +279,7 @@ static void fault_fence(struct rds_ep *ep)
 	struct fault_ep *f = (struct fault_ep *)ep;
 
 	pthread_mutex_lock(&f->lock);
-	fault_of(f)->inner->ops->fence(f->inner);
+	fault_inner_ops(f)->fence(f->inner);
 	pthread_mutex_unlock(&f->lock);
 }
 

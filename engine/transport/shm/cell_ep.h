@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* cell_ep.h - endpoints whose messages are cells: what cell_ep.c, cell_recv.c and cell_watch.c share. */
+#ifndef ENGINE_TRANSPORT_SHM_CELL_EP_H
+#define ENGINE_TRANSPORT_SHM_CELL_EP_H
+
+#include "engine/transport/shm/shm.h"
+
+#define REGISTRY_SLOTS 1024 /* of processes in a registry */
+#define CELL_CREDITS 16	    /* cells of an endpoint that are under way; a power of two */
+
+struct cell_ep {
+	struct rds_ep_head head;
+	/* rx */
+	struct cell_ep *slot_next;  /* of the same slot */
+	struct cell_ep *ready_next; /* of those with cells to deliver */
+	struct cell_ep *room_next;  /* of those whose sender may wait for the room just given back */
+	/* Lists that any thread puts an endpoint on, and one takes as a whole. */
+	struct cell_ep *want_next, *watch_next;
+	uint64_t to; /* registry_slab_word() of the peer */
+	uint32_t slot;
+	uint16_t here; /* number of this endpoint */
+	int32_t there; /* that of the peer's, or -1; rx */
+	/* Which connection it is: by this the peer's first cell finds it. */
+	struct in6_addr laddr, faddr;
+	uint32_t scope;
+	uint8_t tos;
+
+	/*
+	 * Send side (conn->tx; others read): the cells under way are own[first .. next). The cell itself
+	 * tells its sequence number.
+	 */
+	uint64_t acked, serviced, counted_at;
+	_Atomic uint32_t own[CELL_CREDITS], sent; /* so many messages in all */
+	_Atomic uint8_t first, next, wanted_at;
+	uint8_t n_own;
+	bool opened; /* the first cell has gone */
+
+	/*
+	 * Receive side (rx): got[got_first .. got_mid) are with the engine, which has not acknowledged
+	 * them, got[got_mid .. got_next) wait.
+	 */
+	uint64_t heard; /* the highest acknowledgement that the engine has given */
+	uint32_t got[CELL_CREDITS];
+	uint8_t got_first, got_mid, got_next;
+	bool ready, delivering, roomy, later, paused;
+
+	_Atomic bool wants, watched, refused, broken;
+	bool closed, kept; /* helper */
+	/* What the peer has not seen: how many were sent before it, since when (ms), how often looked at; helper. */
+	uint32_t unseen, unseen_ms;
+	uint8_t looks;
+};
+_Static_assert(sizeof(struct cell_ep) <= 328, "a process may have a thousand");
+
+#define cell_load(p) atomic_load_explicit((p), memory_order_relaxed)
+#define cell_store(p, v) atomic_store_explicit((p), (v), memory_order_relaxed)
+
+/* cell_ep.c */
+/* With conn NULL nothing is received over it yet. It knows its slot and its addresses by id. NULL: no memory. */
+struct cell_ep *shm_cell_ep_new(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn);
+void shm_cell_ep_close(struct rds_ep *rep);
+extern struct rds_transport shm_cell_transport;
+extern struct cell_ep *shm_cell_eps[]; /* of each slot; rx */
+/* FREE (it is not there), or as the receiver has left it; any thread */
+unsigned shm_cell_ep_state(const struct cell_ep *ep, unsigned i);
+/* Nothing is under way, or something has come back since want_room(). */
+bool shm_cell_ep_moved(const struct cell_ep *ep);
+void shm_cell_wake(struct cell_ep *ep, bool service); /* after a fence */
+/* rx, helper: a closed one is freed if no list has it, and no receiver has a cell of it (or gone) */
+bool shm_cell_ep_reclaim(struct cell_ep *ep, bool gone);
+
+/* cell_recv.c; rx */
+void shm_cell_ack(struct rds_ep *ep, uint64_t seq);
+void shm_cell_forget(struct cell_ep *ep);	  /* it is closed: what it has got goes back */
+void shm_cell_want(struct cell_ep *ep);		  /* tx: `writable` comes when there is room */
+void shm_cell_last(uint64_t word, uint32_t slot); /* helper: that process has ended */
+
+/* cell_watch.c: any lock may be held; the helper looks at it in a tick, or now */
+void shm_cell_watch(struct cell_ep *ep, bool now);
+
+#endif
