@@ -18,8 +18,8 @@
 #include "engine/transport/shm/cell_ep.h"
 
 /*
- * A pair that sends so many messages in so short a time gets a ring: it costs as much as a thousand
- * messages, and 20 KiB.
+ * A pair that sends so many messages in so short a time gets a ring, which costs 100 us of processor time,
+ * and 8 to 13 KiB (docs/performance.md, crowd).
  */
 #define OUTGROWN_MESSAGES 64
 #define OUTGROWN_NS (32 * 1000000ull)

@@ -20,7 +20,9 @@
  * Everything here can be overwritten by any process of the same user. A number is checked before it is
  * used, a cell is on one chain only if it could be moved from SENT to SEEN, and a chain ends after as many
  * cells as there are. A chain that has been damaged loses no message: its cells are SENT or REFUSED then, and
- * the senders have the bytes.
+ * the senders have the bytes. What such a process writes into a cell under way, or into the owners of slabs,
+ * is not noticed in all cases: a sequence number that is too high, or an owner that is erased, can stop the
+ * messages of a connection.
  *
  * Must not know connections, nor who has to be woken.
  */

@@ -351,8 +351,8 @@ uint32_t shm_cells_next(uint32_t n);
 /* Goes back to its sender, if it is still SEEN. */
 void shm_cell_return(struct shm_cell *cell, bool taken);
 /*
- * The sender may have ended, or another process may have damaged the stack: looks in its slabs for cells
- * that are for this process and that it has not seen, and makes them SEEN. fn gets them in no order.
+ * The sender has ended: looks in its slabs for cells that are for this process and that it has not seen,
+ * and makes them SEEN. fn gets them in no order. (One that lives may be about to put them on the stack.)
  */
 void shm_cells_search(uint64_t sender, void (*fn)(uint32_t n, void *arg), void *arg);
 
