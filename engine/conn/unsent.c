@@ -9,6 +9,15 @@
 #include "engine/conn/conn.h"
 
 /*
+ * What no endpoint was offered: messages, and answers to operations, of which a thread that has taken
+ * the connection off the list of work may have sent none yet.
+ */
+static unsigned unoffered(const struct rds_conn *conn)
+{
+	return conn->queue_len + atomic_load(&conn->nanswers);
+}
+
+/*
  * Number of messages, and of writes that a device carries out, that would be lost if we ended now.
  * survives: the transport keeps what it has taken.  tx held.
  */
@@ -35,18 +44,18 @@ static unsigned unsent_of(const struct rds_conn *conn, bool survives)
 	    !registry_proc_alive(rds_node_registry, conn->id.peer_slot, &conn->id.peer))
 		survives = false;
 	if (survives)
-		return conn->queue_len + rds_conn_count_rerouted(conn) + atomic_load(&conn->device_writes);
+		return unoffered(conn) + rds_conn_count_rerouted(conn) + atomic_load(&conn->device_writes);
 	/*
 	 * It is not enough that a redirect has arrived: if it refused a message, the peer has to
 	 * acknowledge it.
 	 */
-	return conn->queue_len + conn->count - rds_queue_count_redirects(conn) + rds_conn_redirect_owed(conn) +
+	return unoffered(conn) + conn->count - rds_queue_count_redirects(conn) + rds_conn_redirect_owed(conn) +
 	       atomic_load(&conn->device_writes);
 }
 
 bool rds_conn_has_unsent(const struct rds_conn *conn)
 {
-	return unsent_of(conn, conn->t->ops->caps & RDS_TCAP_SURVIVES) > conn->queue_len ||
+	return unsent_of(conn, conn->t->ops->caps & RDS_TCAP_SURVIVES) > unoffered(conn) ||
 	       (conn->queue && conn->queue->was_sent);
 }
 
@@ -90,7 +99,7 @@ int rds_conn_unsent_now(void)
 			 */
 			bool survives = conn->t->ops->caps & RDS_TCAP_SURVIVES;
 
-			n += (int)(survives ? unsent_of(conn, true) : conn->queue_len);
+			n += (int)(survives ? unsent_of(conn, true) : unoffered(conn));
 			/* a transport with SURVIVES has none */
 			n += (int)atomic_load(&conn->device_writes);
 			if ((conn->t->ops->caps & RDS_TCAP_REMOTE) && conn->ep && conn->count)

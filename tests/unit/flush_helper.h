@@ -68,6 +68,12 @@ static inline const void *fake_retained(struct rds_ep *ep, uint64_t pos)
 	return "";
 }
 
+static inline bool fake_settled(struct rds_ep *ep)
+{
+	(void)ep;
+	return true;
+}
+
 static uint64_t comes_late; /* next_rx when the endpoint is closed; 0: as before */
 
 static inline void fake_close(struct rds_ep *ep)
@@ -84,6 +90,7 @@ static const struct rds_transport_ops ops = {.caps = RDS_TCAP_SURVIVES,
 					     .acked = fake_acked,
 					     .want_room = fake_want_room,
 					     .retained = fake_retained,
+					     .settled = fake_settled,
 					     .close = fake_close};
 static struct rds_transport transport = {.ops = &ops};
 static struct rds_ep_head endpoint = {.t = &transport};

@@ -237,6 +237,31 @@ START_TEST(test_refusal_is_old)
 }
 END_TEST
 
+/*
+ * As the target, and the process ends: a thread has received the operation, and has not come to send
+ * the answer.  No list but that of the answers knows of it.
+ */
+START_TEST(test_answer_at_the_end)
+{
+	struct rds_queue_item *q = rds_op_answer_new(&(struct rds_hdr){.dport = PORT}, 0);
+
+	ck_assert_ptr_nonnull(q);
+	conn.kind = RDS_CONN_PEER;
+	rds_conn_list = &conn;
+	ck_assert_uint_eq(rds_conn_unsent(), 0);
+	rx_lock();
+	rds_op_answer_add(&conn, q);
+	rx_unlock();
+	ck_assert_uint_eq(rds_conn_unsent(), 1);
+	ck_assert_int_eq(rds_conn_unsent_now(), 1);
+	ck_assert(!rds_conn_has_unsent(&conn)); /* it goes by itself, within the time for all that is left */
+	rds_conn_work_run();
+	ck_assert_uint_eq(rds_conn_unsent(), 0);
+	ck_assert_int_eq(rds_conn_unsent_now(), 0);
+	rds_conn_list = NULL;
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("flush_answers");
@@ -254,5 +279,6 @@ int main(void)
 	tcase_add_test(t, test_refusal_unsent);
 	tcase_add_test(t, test_refusal_and_more);
 	tcase_add_test(t, test_refusal_is_old);
+	tcase_add_test(t, test_answer_at_the_end);
 	return suite_run(s);
 }
