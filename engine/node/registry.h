@@ -329,6 +329,8 @@ void registry_slab_drop(struct registry *reg, uint32_t n); /* this process's */
  * more, which is SIGBUS on a full file system.
  */
 void *registry_slab(struct registry *reg, uint32_t n);
+/* The same of one that this process has taken, whatever others have written into the word of its owner. */
+void *registry_slab_own(struct registry *reg, uint32_t n);
 /* Anybody's slab, and at any time: a copy of REGISTRY_SLAB_BYTES. */
 bool registry_slab_read(struct registry *reg, uint32_t n, void *bytes);
 /* Whose is it? The slot is a hint of the owner. False: nobody's. */

@@ -161,6 +161,13 @@ void *registry_slab(struct registry *reg, uint32_t n)
 	return reg_load(&reg->window[n / REG_WINDOW]) + (size_t)(n % REG_WINDOW) * REG_SLAB_BYTES;
 }
 
+void *registry_slab_own(struct registry *reg, uint32_t n)
+{
+	unsigned char *window = n < REG_SLABS ? reg_load(&reg->window[n / REG_WINDOW]) : NULL;
+
+	return window ? window + (size_t)(n % REG_WINDOW) * REG_SLAB_BYTES : NULL;
+}
+
 bool registry_slab_inherit(struct registry *reg, uint32_t n, uint64_t from)
 {
 	struct reg_common *common = n < REG_SLABS ? common_get(reg) : NULL;

@@ -531,6 +531,8 @@ START_TEST(hostile)
 		cell->hdr = (struct rds_wire_hdr){.sequence = htobe64(i + 2), .len = htobe32(8)};
 		if (_i == 1)
 			cell->hdr.len = htobe32(SHM_CELL_PAYLOAD + 1);
+		if (_i == 2) /* all that comes later would be taken for copies */
+			cell->hdr.sequence = htobe64((uint64_t)1 << 40);
 		*(uint64_t *)cell->payload = i + 2;
 		ck_assert(shm_cell_push(n, ep->slot));
 	}
@@ -542,6 +544,33 @@ START_TEST(hostile)
 	ck_assert_int_eq(why_down, -EPROTO);
 	ck_assert_ptr_null(far_ep);
 	ck_assert_uint_eq(acked(), 1);
+}
+END_TEST
+
+/* Another process of this user writes over what is under way: the sender has it, and knows that it has to. */
+START_TEST(written_over)
+{
+	struct reg_common *common = registry_line(rds_node_registry, 0);
+	const struct cell_ep *ep = (struct cell_ep *)near_ep;
+	uint32_t n;
+
+	far_open();
+	sends(1, 3);
+	drain();
+	ck_assert_uint_eq(acked(), 3);
+	sends(4, 5);
+	n = atomic_load(&ep->own[0]);
+	if (!_i)
+		atomic_store(&common->slab[n / SHM_SLAB_CELLS].owner, 0);
+	drain();
+	if (_i)
+		shm_cell_at(n)->hdr.sequence = htobe64(100);
+	ck_assert_uint_eq(acked(), 3);
+	for (unsigned i = 0; i < 2; i++)
+		ck_assert_uint_eq(*(const uint64_t *)shm_cell_transport.ops->retained(near_ep, i), 4 + i);
+	tick();
+	ck_assert_ptr_null(near_ep);
+	ck_assert_int_eq(why_down, -ECONNRESET);
 }
 END_TEST
 
@@ -725,7 +754,8 @@ int main(void)
 	tcase_add_test(tc, two_threads_meet);
 	tcase_add_loop_test(tc, later, 0, 2);
 	tcase_add_test(tc, room);
-	tcase_add_loop_test(tc, hostile, 0, 2);
+	tcase_add_loop_test(tc, hostile, 0, 3);
+	tcase_add_loop_test(tc, written_over, 0, 2);
 	tcase_add_test(tc, sender_ends);
 	tcase_add_test(tc, receiver_ends);
 	tcase_add_test(tc, wake_up_lost);

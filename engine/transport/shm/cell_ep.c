@@ -36,7 +36,7 @@ static struct shm_line *line_of(uint32_t slot)
 
 unsigned shm_cell_ep_state(const struct cell_ep *ep, unsigned i)
 {
-	struct shm_cell *cell = shm_cell_at(cell_load(&ep->own[i % CELL_CREDITS]));
+	struct shm_cell *cell = shm_cell_own(cell_load(&ep->own[i % CELL_CREDITS]));
 
 	return cell ? atomic_load_explicit(&cell->state, memory_order_acquire) : SHM_CELL_FREE;
 }
@@ -70,7 +70,7 @@ static uint64_t ep_acked(struct rds_ep *rep)
 	unsigned state;
 
 	for (; first != next; first++) {
-		struct shm_cell *cell = shm_cell_at(cell_load(&ep->own[first % CELL_CREDITS]));
+		struct shm_cell *cell = shm_cell_own(cell_load(&ep->own[first % CELL_CREDITS]));
 		uint64_t seq;
 
 		state = cell ? atomic_load_explicit(&cell->state, memory_order_acquire) : SHM_CELL_FREE;
@@ -82,6 +82,10 @@ static uint64_t ep_acked(struct rds_ep *rep)
 			break;
 		}
 		seq = be64toh(cell->hdr.sequence); /* 0: it has none */
+		if (unlikely(seq > ep->last)) {
+			ep_refuse(ep);
+			break;
+		}
 		if (seq > ep->acked)
 			ep->acked = seq;
 	}
@@ -96,12 +100,12 @@ static struct shm_cell *ep_cell(struct cell_ep *ep, unsigned at)
 	uint32_t n;
 
 	if (likely(at < ep->n_own))
-		return shm_cell_at(cell_load(&ep->own[at]));
+		return shm_cell_own(cell_load(&ep->own[at]));
 	if (shm_cell_get(&n))
 		return NULL;
 	cell_store(&ep->own[at], n);
 	ep->n_own = (uint8_t)(at + 1);
-	cell = shm_cell_at(n);
+	cell = shm_cell_own(n);
 	if (likely(cell)) {
 		cell->laddr = ep->laddr;
 		cell->faddr = ep->faddr;
@@ -131,6 +135,7 @@ static int ep_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const str
 {
 	struct cell_ep *ep = (struct cell_ep *)rep;
 	struct shm_cell *cell;
+	uint64_t seq;
 	unsigned at;
 
 	ep_acked(rep);
@@ -160,6 +165,9 @@ static int ep_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const str
 		return ep_refuse(ep);
 	cell_store(&ep->next, (uint8_t)(cell_load(&ep->next) + 1));
 	ep->opened = true;
+	seq = be64toh(hdr->sequence);
+	if (likely(seq))
+		ep->last = seq;
 	ep_count(ep);
 	return 0;
 }
@@ -211,7 +219,7 @@ static void ep_flush(struct rds_ep *rep, bool service)
 
 static const void *ep_retained(struct rds_ep *rep, uint64_t pos)
 {
-	const struct shm_cell *cell = shm_cell_at(cell_load(&((struct cell_ep *)rep)->own[pos % CELL_CREDITS]));
+	const struct shm_cell *cell = shm_cell_own(cell_load(&((struct cell_ep *)rep)->own[pos % CELL_CREDITS]));
 
 	return cell ? cell->payload : NULL;
 }

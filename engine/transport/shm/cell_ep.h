@@ -27,9 +27,9 @@ struct cell_ep {
 
 	/*
 	 * Send side (conn->tx; others read): the cells under way are own[first .. next). The cell itself
-	 * tells its sequence number.
+	 * tells its sequence number, which cannot be higher than `last`.
 	 */
-	uint64_t acked, serviced, counted_at;
+	uint64_t acked, last, serviced, counted_at;
 	_Atomic uint32_t own[CELL_CREDITS], sent; /* so many messages in all */
 	_Atomic uint8_t first, next, wanted_at;
 	uint8_t n_own;
@@ -40,6 +40,7 @@ struct cell_ep {
 	 * them, got[got_mid .. got_next) wait.
 	 */
 	uint64_t heard; /* the highest acknowledgement that the engine has given */
+	uint64_t came;	/* the number of the last message that the engine has taken; 0: none */
 	uint32_t got[CELL_CREDITS];
 	uint8_t got_first, got_mid, got_next;
 	bool ready, delivering, roomy, later, paused;
@@ -50,7 +51,7 @@ struct cell_ep {
 	uint32_t unseen, unseen_ms;
 	uint8_t looks;
 };
-_Static_assert(sizeof(struct cell_ep) <= 328, "a process may have a thousand");
+_Static_assert(sizeof(struct cell_ep) <= 344, "a process may have a thousand");
 
 #define cell_load(p) atomic_load_explicit((p), memory_order_relaxed)
 #define cell_store(p, v) atomic_store_explicit((p), (v), memory_order_relaxed)

@@ -22,6 +22,8 @@
 #include "engine/transport/shm/cell_ep.h"
 
 #define LAST_TRIES 100
+/* Messages that were cancelled leave gaps, but not such ones. */
+#define GAP_MAX ((uint64_t)1 << 20)
 
 struct stranger {
 	uint32_t n, came; /* its cell; how many had come before */
@@ -236,7 +238,8 @@ static bool cell_deliver(struct cell_ep *ep)
 		return false;
 	}
 	hdr = cell->hdr;
-	if (unlikely(rds_wire_hdr_decode(&hdr, &rx.hdr) || rx.hdr.len > SHM_CELL_PAYLOAD)) {
+	if (unlikely(rds_wire_hdr_decode(&hdr, &rx.hdr) || rx.hdr.len > SHM_CELL_PAYLOAD ||
+		     (ep->came && rx.hdr.seq > ep->came + GAP_MAX))) {
 		ep_bad(ep, "message header");
 		return false;
 	}
@@ -250,6 +253,8 @@ static bool cell_deliver(struct cell_ep *ep)
 		ep_wait(ep, v == RDS_RX_PAUSE);
 		return false;
 	}
+	if (likely(rx.hdr.seq))
+		ep->came = rx.hdr.seq;
 	ep_settle(ep); /* a second copy, or a message without a number, is acknowledged by nobody */
 	return true;
 }

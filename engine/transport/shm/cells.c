@@ -20,9 +20,9 @@
  * Everything here can be overwritten by any process of the same user. A number is checked before it is
  * used, a cell is on one chain only if it could be moved from SENT to SEEN, and a chain ends after as many
  * cells as there are. A chain that has been damaged loses no message: its cells are SENT or REFUSED then, and
- * the senders have the bytes. What such a process writes into a cell under way, or into the owners of slabs,
- * is not noticed in all cases: a sequence number that is too high, or an owner that is erased, can stop the
- * messages of a connection.
+ * the senders have the bytes. A sender finds its own cells without the registry, and knows the numbers of
+ * its messages. What such a process writes into a cell under way is not noticed in all cases: it is the
+ * user's own process, who can write into the program's memory as well.
  *
  * Must not know connections, nor who has to be woken.
  */
@@ -51,6 +51,13 @@ struct shm_line *shm_cells_line;
 struct shm_cell *shm_cell_at(uint32_t n)
 {
 	struct shm_cell *slab = n < SHM_CELLS_MAX ? registry_slab(rds_node_registry, n / SHM_SLAB_CELLS) : NULL;
+
+	return slab ? slab + n % SHM_SLAB_CELLS : NULL;
+}
+
+struct shm_cell *shm_cell_own(uint32_t n)
+{
+	struct shm_cell *slab = n < SHM_CELLS_MAX ? registry_slab_own(rds_node_registry, n / SHM_SLAB_CELLS) : NULL;
 
 	return slab ? slab + n % SHM_SLAB_CELLS : NULL;
 }
@@ -127,7 +134,7 @@ static void slabs_drop_of_dead(void)
 
 static bool cell_is_back(uint32_t n)
 {
-	struct shm_cell *cell = shm_cell_at(n);
+	struct shm_cell *cell = shm_cell_own(n);
 
 	return cell &&
 	       (!state_is_receivers(atomic_load_explicit(&cell->state, memory_order_acquire)) || !word_lives(cell->to));
@@ -181,7 +188,7 @@ int shm_cell_get(uint32_t *n)
 
 void shm_cell_put(uint32_t n)
 {
-	struct shm_cell *cell = shm_cell_at(n);
+	struct shm_cell *cell = shm_cell_own(n);
 
 	if (!cell || !os_mutex_lock(&pool.lock))
 		return;
@@ -222,7 +229,7 @@ void shm_cells_fork_child(void)
 bool shm_cell_push(uint32_t n, uint32_t slot)
 {
 	struct shm_line *line = registry_line(rds_node_registry, slot);
-	struct shm_cell *cell = shm_cell_at(n);
+	struct shm_cell *cell = shm_cell_own(n);
 	uint64_t first, tag;
 
 	if (!line || !cell || atomic_load(&line->owner) != cell->to)

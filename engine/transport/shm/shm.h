@@ -331,6 +331,8 @@ void shm_cells_fork_child(void);
  * valid.
  */
 struct shm_cell *shm_cell_at(uint32_t n);
+/* The same of a cell from shm_cell_get(). It is found whatever others have written into the registry. */
+struct shm_cell *shm_cell_own(uint32_t n);
 /* Whose cell is it? False: nobody's. */
 bool shm_cell_sender(uint32_t n, uint64_t *word, uint32_t *slot);
 /*
