@@ -46,4 +46,6 @@ void rds_helper_leader_forget(void)
 	atomic_store(&rds_helper_leader.fd, -1);
 	os_fd_init(&rds_helper_leader.post);
 	atomic_store(&rds_helper_leader.relay_fd, -1);
+	atomic_store(&rds_helper_leader.named_fd, NULL);
+	rds_helper_leader.by_name = false;
 }

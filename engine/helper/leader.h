@@ -7,6 +7,7 @@
 #define ENGINE_HELPER_LEADER_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "engine/helper/fd_exchange.h"
@@ -24,6 +25,14 @@ struct rds_helper_leader {
 	 * on the remote transport (sys/poll_eventfd.h).  -1: none
 	 */
 	_Atomic int relay_fd;
+	/*
+	 * Or on a datagram socket of a transport, which peers find by its name: they have no descriptor of
+	 * this process.  named_fd: where the program's table has it; NULL: there is none.  post_named wakes
+	 * the leader there.  by_name: what came last is of such a peer (rx).
+	 */
+	_Atomic int *_Atomic named_fd;
+	void (*post_named)(void);
+	bool by_name;
 };
 
 extern struct rds_helper_leader rds_helper_leader;

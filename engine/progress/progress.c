@@ -87,9 +87,10 @@ static enum rds_at_send attention_at_send(enum rds_attention who)
 
 void rds_progress_attention_renew(void)
 {
+	const struct rds_wait *leader = progress_state.leader;
+
 	if (rds_helper_up)
-		rds_transports_attention(rds_progress_attention,
-					 progress_state.leader && progress_state.leader->relayed);
+		rds_transports_attention(rds_progress_attention, leader && leader->relayed, leader && leader->named);
 }
 
 void rds_progress_attention_update(void)
@@ -165,16 +166,17 @@ void rds_progress_answer_expected(void)
 }
 
 /*
- * The leader was woken over a transport whose device tells it directly, and sleeps again and again.
- * To let the helper listen meanwhile, and stop that again, would be two system calls per message.
- * rx held.
+ * The leader was woken by those who need no descriptor of this process: over a transport whose device
+ * tells it directly, or on its socket.  It sleeps again and again, with pauses of within_ns at most.  To
+ * let the helper listen meanwhile, and stop that again, would be two system calls per message; and in a
+ * crowd those who send before the leader has got a processor would wake the helper.  rx held.
  */
-void rds_progress_leader_woken(void)
+void rds_progress_leader_woken(uint64_t within_ns)
 {
 	uint64_t now = os_now_coarse_ns(), since = now - progress_state.led_at;
 
 	progress_state.led_at = now;
-	if (since > TICK_NS || !rds_helper_up || progress_state.pollers)
+	if (since > within_ns || !rds_helper_up || progress_state.pollers)
 		return;
 	progress_state.activity++;
 	progress_state.lazy = true;

@@ -47,7 +47,7 @@ void rds_progress_answer_expected(void);
 void rds_progress_call_made(void);	  /* rx held: a call looked for input without waiting */
 void rds_progress_spin_enter(void);	  /* rx held: this thread starts to spin */
 void rds_progress_spin_leave(bool found); /* rx held */
-void rds_progress_leader_woken(void);	  /* rx held */
+void rds_progress_leader_woken(uint64_t within_ns); /* rx held */
 void rds_progress_helper_woken(void);	  /* rx held: a device woke it */
 /* rx held: a program may sleep for a socket in the kernel, or in another process */
 void rds_progress_others_watch(void);

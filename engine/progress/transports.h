@@ -70,16 +70,19 @@ static inline bool rds_transports_pending(void)
 
 /*
  * relayed: the leader sleeps where only the remote transport can wake it; else where only the other
- * one can.  Input of the respective other transport wakes the helper, which wakes the leader.
+ * one can, on its socket (named) or on the pipe.  Input of the respective other transport wakes the
+ * helper, which wakes the leader.
  */
-static inline void rds_transports_attention(enum rds_attention who, bool relayed)
+static inline void rds_transports_attention(enum rds_attention who, bool relayed, bool named)
 {
+	enum rds_attention near = who == RDS_ATT_LEADER && named ? RDS_ATT_NAMED : who;
+
 	if (likely(!rds_transport_set.remote_on)) {
-		rds_transport_set.shm->ops->attention(rds_transport_set.shm, who);
+		rds_transport_set.shm->ops->attention(rds_transport_set.shm, near);
 		return;
 	}
 	rds_transport_set.shm->ops->attention(rds_transport_set.shm,
-					      who == RDS_ATT_LEADER && relayed ? RDS_ATT_HELPER : who);
+					      who == RDS_ATT_LEADER && relayed ? RDS_ATT_HELPER : near);
 	rds_transport_set.remote->ops->attention(rds_transport_set.remote,
 						 who == RDS_ATT_LEADER && !relayed ? RDS_ATT_HELPER : who);
 }

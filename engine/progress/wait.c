@@ -21,6 +21,8 @@
 #include <stdlib.h>
 
 #define NAP_NS 5000000
+#define LED_RELAYED_NS 10000000
+#define LED_NAMED_NS 100000000 /* a process of a crowd comes to run that seldom */
 
 static _Atomic uint64_t wait_room_gen;	/* changes when a transport has room again */
 static struct rds_wait *wait_room_list; /* wait */
@@ -308,6 +310,13 @@ static bool wait_nap(struct rds_wait *w)
 	return true;
 }
 
+static int named_fd(void)
+{
+	_Atomic int *slot = atomic_load(&rds_helper_leader.named_fd);
+
+	return slot ? atomic_load(slot) : -1;
+}
+
 bool rds_wait_arm(struct rds_wait *w)
 {
 	bool ready, follow;
@@ -321,6 +330,7 @@ bool rds_wait_arm(struct rds_wait *w)
 	rx_lock();
 	if (!progress_state.leader && atomic_load(&rds_helper_leader.fd) >= 0) {
 		w->relayed = progress_state.remote_leads && atomic_load(&rds_helper_leader.relay_fd) >= 0;
+		w->named = !w->relayed && rds_helper_leader.by_name && named_fd() >= 0;
 		progress_state.leader = w;
 		w->leader = true;
 	} else if (follow) {
@@ -332,6 +342,7 @@ bool rds_wait_arm(struct rds_wait *w)
 	}
 	atomic_store(&w->sleep_slot, !w->leader	  ? &w->efd.n[0]
 				     : w->relayed ? &rds_helper_leader.relay_fd
+				     : w->named	  ? atomic_load(&rds_helper_leader.named_fd)
 						  : &rds_helper_leader.fd);
 	atomic_store(&w->armed, true);
 	rds_fence(); /* a thread that makes room sees this sleeper, or this one sees the room */
@@ -377,8 +388,8 @@ void rds_wait_disarm(struct rds_wait *w)
 	rds_progress_round_locked();
 	if (w->leader) {
 		progress_state.leader = NULL;
-		if (w->relayed)
-			rds_progress_leader_woken();
+		if (w->relayed || w->named)
+			rds_progress_leader_woken(w->relayed ? LED_RELAYED_NS : LED_NAMED_NS);
 	}
 	if (w->follower)
 		progress_state.followers--;
@@ -429,6 +440,10 @@ void rds_wait_wake(struct rds_wait *w)
 
 	if (!atomic_exchange(&w->armed, false))
 		return;
+	if (w->leader && w->named) {
+		rds_helper_leader.post_named();
+		return;
+	}
 	fd = !w->leader	  ? os_fd(&w->efd)
 	     : w->relayed ? atomic_load(&rds_helper_leader.relay_fd)
 			  : os_fd(&rds_helper_leader.post);

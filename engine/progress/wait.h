@@ -30,6 +30,7 @@ struct rds_wait {
 	_Atomic bool leader, follower; /* written under rx, before armed */
 	/* the leader, on rds_helper_leader.relay_fd (guarded like leader) */
 	bool relayed;
+	bool named; /* the leader, on rds_helper_leader.named_fd (guarded like leader) */
 	bool linked, polling, spinning, yielding, spun, slept;
 	bool consumed;	/* the post that ended the sleep has been read */
 	bool congested; /* counted in cong_blocked of its socket */

@@ -44,6 +44,8 @@ enum rds_attention {
 	RDS_ATT_LAZY,
 	RDS_ATT_LEADER, /* a program's thread sleeps on the leader descriptor: wake it */
 	RDS_ATT_HELPER, /* only the helper sleeps: wake it */
+	/* a program's thread sleeps on the socket that this transport has given it (helper/leader.h) */
+	RDS_ATT_NAMED,
 };
 
 /* Identity of a connection, and what both sides tell each other when they connect. */

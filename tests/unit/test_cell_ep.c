@@ -70,11 +70,14 @@ bool __wrap_registry_proc_alive(struct registry *reg, uint32_t slot, const struc
 	return alive;
 }
 
-int __wrap_shm_wake_socket_send_to(const struct rds_procid *id, uint64_t key, bool look);
-int __wrap_shm_wake_socket_send_to(const struct rds_procid *id, uint64_t key, bool look)
+static enum shm_wake_what woken; /* how, the last time */
+
+int __wrap_shm_wake_socket_send_to(const struct rds_procid *id, uint64_t key, enum shm_wake_what what);
+int __wrap_shm_wake_socket_send_to(const struct rds_procid *id, uint64_t key, enum shm_wake_what what)
 {
 	(void)id, (void)key;
-	asked += look;
+	asked += what == SHM_WAKE_LOOK;
+	woken = what;
 	return 0;
 }
 
@@ -512,6 +515,31 @@ START_TEST(room)
 }
 END_TEST
 
+/* Whoever sleeps is woken, and once. For rings the helper has to be, if the leader sleeps on its socket. */
+START_TEST(who_is_woken)
+{
+	static const enum rds_attention who[] = {RDS_ATT_HELPER, RDS_ATT_LEADER, RDS_ATT_NAMED};
+	static struct shm_inbox inbox;
+
+	rds_shm.inbox = &inbox;
+	far_open();
+	for (unsigned i = 0; i < 3; i++) {
+		shm_attention(&rds_shm.t, who[i]);
+		ck_assert_uint_eq(atomic_load(&inbox.attention) & SHM_ATT_WHO,
+				  who[i] == RDS_ATT_NAMED ? RDS_ATT_HELPER : who[i]);
+		woken = 0;
+		sends(3 * i + 1, 3 * i + 1);
+		ck_assert_int_eq(woken, who[i] == RDS_ATT_NAMED ? SHM_WAKE_LEADER : SHM_WAKE_RUN);
+		woken = 0;
+		sends(3 * i + 2, 3 * i + 3);
+		ck_assert_int_eq(woken, 0);
+		drain();
+	}
+	in_order(9);
+	rds_shm.inbox = NULL;
+}
+END_TEST
+
 /* A sender that has more under way than it may, and headers that cannot be. */
 START_TEST(hostile)
 {
@@ -754,6 +782,7 @@ int main(void)
 	tcase_add_test(tc, two_threads_meet);
 	tcase_add_loop_test(tc, later, 0, 2);
 	tcase_add_test(tc, room);
+	tcase_add_test(tc, who_is_woken);
 	tcase_add_loop_test(tc, hostile, 0, 3);
 	tcase_add_loop_test(tc, written_over, 0, 2);
 	tcase_add_test(tc, sender_ends);

@@ -4,6 +4,7 @@
  * how long a waiting thread spins (progress/spin.c).
  */
 #include <check.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -105,10 +106,12 @@ static bool fake_relieve(struct rds_transport *t, bool at_once)
 	return false;
 }
 
+static enum rds_attention other_shown;
+
 static void other_attention(struct rds_transport *t, enum rds_attention who)
 {
 	(void)t;
-	(void)who;
+	other_shown = who;
 }
 
 static bool other_progress(struct rds_transport *t)
@@ -368,6 +371,40 @@ START_TEST(test_spin_fails)
 }
 END_TEST
 
+static unsigned posted;
+
+static void post(void)
+{
+	posted++;
+}
+
+/* Where the leader sleeps when what came last is of a peer that finds its socket by name; _i: or not. */
+START_TEST(test_leader_by_name)
+{
+	static _Atomic int named;
+	struct rds_wait *w = rds_wait_begin(0);
+	int fds[2], pair[2];
+
+	ck_assert(pipe2(fds, O_CLOEXEC) == 0 && socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, pair) == 0);
+	atomic_store(&rds_helper_leader.fd, fds[0]);
+	atomic_store(&rds_helper_leader.post.n[0], fds[1]);
+	atomic_store(&named, pair[0]);
+	atomic_store(&rds_helper_leader.named_fd, &named);
+	rds_helper_leader.post_named = post;
+	rds_helper_leader.by_name = !_i;
+	ck_assert(rds_wait_arm(w));
+	ck_assert_int_eq(other_shown, _i ? RDS_ATT_LEADER : RDS_ATT_NAMED);
+	ck_assert_int_eq(shown, RDS_ATT_HELPER);
+	ck_assert_int_eq(rds_wait_fd(w), _i ? fds[0] : pair[0]);
+	rds_wait_wake(w);
+	rds_wait_wake(w);
+	ck_assert_uint_eq(posted, !_i);
+	ck_assert_int_eq(poll(&(struct pollfd){.fd = fds[0], .events = POLLIN}, 1, 0), _i);
+	rds_wait_end(w);
+	ck_assert_int_eq(other_shown, RDS_ATT_HELPER);
+}
+END_TEST
+
 /* What a send's look finds held back, for others to go with, stays so. */
 START_TEST(test_aside)
 {
@@ -558,6 +595,7 @@ int main(void)
 	tcase_add_test(t, test_no_device);
 	tcase_add_test(t, test_spin_fails);
 	tcase_add_test(t, test_aside);
+	tcase_add_loop_test(t, test_leader_by_name, 0, 2);
 	suite_add_tcase(s, t);
 	tcase_add_checked_fixture(vain, setup, NULL);
 	tcase_add_test(vain, test_in_time);

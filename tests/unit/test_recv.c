@@ -244,13 +244,13 @@ START_TEST(test_leader_woken_often)
 {
 	progress_state.lazy_tick_on = true; /* no helper here to set a timer of */
 	rx_lock();
-	rds_progress_leader_woken();
+	rds_progress_leader_woken(10000000);
 	ck_assert(!progress_state.lazy);
-	rds_progress_leader_woken();
+	rds_progress_leader_woken(10000000);
 	ck_assert(progress_state.lazy);
 	progress_state.lazy = false;
 	progress_state.led_at -= 1000000000;
-	rds_progress_leader_woken();
+	rds_progress_leader_woken(10000000);
 	ck_assert(!progress_state.lazy);
 	rx_unlock();
 }

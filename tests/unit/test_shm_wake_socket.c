@@ -5,6 +5,8 @@
  *
  * Datagrams are sent in the helper, which does not receive meanwhile.
  */
+#include <sys/resource.h>
+
 #include "tests/unit/shm_peer_helper.h"
 
 #define MANY 1000 /* more than a socket takes */
@@ -42,10 +44,10 @@ static bool has_looked(void)
 }
 
 /* The keys that a stranger may have: none, or a wrong one. */
-static void strangers(void)
+static void strangers_at(const char *prefix)
 {
 	struct sockaddr_un at;
-	socklen_t len = rds_node_name_address("rdspreload-wake-", &self.id, &at);
+	socklen_t len = rds_node_name_address(prefix, &self.id, &at);
 	const uint64_t key = self.wake_key;
 	uint64_t said[4] = {0, 'l', 'l', 'l'};
 	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -59,6 +61,11 @@ static void strangers(void)
 		sendto(fd, "l", 1, 0, (struct sockaddr *)&at, len);
 	}
 	close(fd);
+}
+
+static void strangers(void)
+{
+	strangers_at("rdspreload-wake-");
 }
 
 START_TEST(test_key)
@@ -128,6 +135,84 @@ START_TEST(test_key_is_told)
 }
 END_TEST
 
+/* ---- the leader's socket ---- */
+
+static int own_fd; /* that thread's socket */
+
+/* It is full of what others do not read, who are stopped. */
+static void fill_own(void)
+{
+	struct sockaddr_un un = {.sun_family = AF_UNIX};
+	socklen_t len = sizeof(un);
+	unsigned i, sent;
+
+	for (i = 0, sent = 1; sent; i++) {
+		int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+		ck_assert_int_lt(i, 900);
+		un.sun_path[0] = 0;
+		ck_assert_int_eq(bind(fd, (struct sockaddr *)&un, sizeof(sa_family_t)), 0);
+		len = sizeof(un);
+		ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&un, &len), 0);
+		for (sent = 0; sendto(own_fd, "1234567", 8, MSG_DONTWAIT, (struct sockaddr *)&un, len) == 8; sent++)
+			;
+	}
+}
+
+static void post(void)
+{
+	rds_helper_leader.post_named();
+}
+
+static void post_when_full(void)
+{
+	own_fd = os_fd(&rds_shm.wake);
+	fill_own();
+	ck_assert_int_eq(shm_wake_socket_send_to(&self.id, self.wake_key, SHM_WAKE_RUN), -EAGAIN);
+	post();
+}
+
+static void wake(void)
+{
+	ck_assert_int_eq(shm_wake_socket_send_to(&self.id, self.wake_key, SHM_WAKE_LEADER), 0);
+}
+
+static bool leader_is_woken(void)
+{
+	struct pollfd p = {.fd = atomic_load(atomic_load(&rds_helper_leader.named_fd)), .events = POLLIN};
+	uint64_t v;
+
+	return poll(&p, 1, 0) == 1 && read(p.fd, &v, sizeof(v)) == sizeof(v) && poll(&p, 1, 0) == 0;
+}
+
+static void more_files(void)
+{
+	struct rlimit most;
+
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &most), 0);
+	most.rlim_cur = most.rlim_max;
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &most), 0);
+}
+
+/* By peers and by all threads of this process; but by no stranger. */
+START_TEST(test_leader)
+{
+	static void (*const wakes[])(void) = {wake, post, post_when_full};
+
+	more_files();
+	ck_assert_ptr_null(atomic_load(&rds_helper_leader.named_fd));
+	ck_assert_int_eq(shm_wake_socket_send_to(&self.id, self.wake_key, SHM_WAKE_RUN), 0);
+	helper_catches_up();
+	ck_assert_ptr_nonnull(atomic_load(&rds_helper_leader.named_fd));
+	strangers_at("rdspreload-lead-");
+	ck_assert(!leader_is_woken());
+	wakes[_i]();
+	ck_assert(leader_is_woken());
+	in_helper(wakes[_i]);
+	ck_assert(leader_is_woken());
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("shm_wake_socket");
@@ -137,5 +222,6 @@ int main(void)
 	tcase_add_loop_test(t, test_strangers_wake_nobody, 0, 2);
 	tcase_add_test(t, test_strangers_take_no_room);
 	tcase_add_test(t, test_key_is_told);
+	tcase_add_loop_test(t, test_leader, 0, 3);
 	return suite_run(s);
 }

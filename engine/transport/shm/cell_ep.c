@@ -191,15 +191,16 @@ void shm_cell_wake(struct cell_ep *ep, bool service)
 	if (who == RDS_ATT_LAZY && (!service || atomic_load(&line->service) || atomic_exchange(&line->service, 1)))
 		return;
 	if (registry_proc_id(rds_node_registry, ep->slot, &id) && registry_slab_word(&id) == ep->to)
-		err = shm_wake_socket_send_to(&id, line->wake_key, false);
+		err = shm_wake_socket_send_to(&id, line->wake_key,
+					      who == RDS_ATT_NAMED ? SHM_WAKE_LEADER : SHM_WAKE_RUN);
 	if (unlikely(err)) {
 		if (err != -EAGAIN) /* else there is no room for it, and the tick is soon enough */
 			shm_cell_watch(ep, true);
 		return;
 	}
-	if (who == RDS_ATT_LEADER)
+	if (who == RDS_ATT_LEADER || who == RDS_ATT_NAMED)
 		rds_transport_wakes.peer_woken();
-	if (who == RDS_ATT_LEADER || who == RDS_ATT_HELPER)
+	if (who == RDS_ATT_LEADER || who == RDS_ATT_NAMED || who == RDS_ATT_HELPER)
 		atomic_compare_exchange_strong(&line->attention, &word, word - who + RDS_ATT_LAZY);
 }
 

@@ -106,7 +106,7 @@ static int peer_ask(const struct cell_ep *ep)
 
 	if (!line || !registry_proc_id(rds_node_registry, ep->slot, &id) || registry_slab_word(&id) != ep->to)
 		return -ECONNREFUSED;
-	return shm_wake_socket_send_to(&id, line->wake_key, true);
+	return shm_wake_socket_send_to(&id, line->wake_key, SHM_WAKE_LOOK);
 }
 
 /* False: nothing is under way any more. */

@@ -286,12 +286,16 @@ void shm_cell_return(struct shm_cell *cell, bool taken)
 						memory_order_release, memory_order_relaxed);
 }
 
-/* Is it this process's to look at, from now on? */
+/*
+ * Is it this process's to look at, from now on?  It is read first: if its page is not mapped yet, a write
+ * would map this page alone, but for a read the kernel maps all pages of the slab that are in use.
+ */
 static bool cell_see(struct shm_cell *cell)
 {
-	uint16_t sent = SHM_CELL_SENT;
+	uint16_t state = atomic_load_explicit(&cell->state, memory_order_relaxed);
 
-	return atomic_compare_exchange_strong_explicit(&cell->state, &sent, SHM_CELL_SEEN, memory_order_acquire,
+	return state == SHM_CELL_SENT &&
+	       atomic_compare_exchange_strong_explicit(&cell->state, &state, SHM_CELL_SEEN, memory_order_acquire,
 						       memory_order_relaxed);
 }
 

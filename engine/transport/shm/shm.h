@@ -222,7 +222,8 @@ struct shm {
 	uint64_t look_pause;	    /* until all of them are */
 	struct shm_peer *look_next; /* where the next look begins */
 	/* wake_socket.c */
-	struct os_fd wake;
+	struct os_fd wake, leader_post;
+	struct rds_deferred_call leader_call;
 	uint64_t wake_key;
 	struct rds_helper_event wake_event;
 	/* recheck.c */
@@ -287,9 +288,13 @@ bool shm_wake_fd_write(const struct shm_wake_fd *w, int fd); /* true: the wake-u
 int shm_wake_socket_open(void); /* helper */
 void shm_wake_socket_close(void);
 void shm_wake_socket_init(void);
-/* The helper of the peer runs a round; look: and looks at all rings.  0 or -errno; any lock may be held. */
+/*
+ * RUN: the peer's helper runs a round.  LOOK: it looks at all rings, too.  LEADER: its leader wakes up, which
+ * sleeps on the socket (RDS_ATT_NAMED).  0 or -errno; any lock may be held.
+ */
+enum shm_wake_what { SHM_WAKE_RUN = 'w', SHM_WAKE_LOOK = 'l', SHM_WAKE_LEADER = 'r' };
 int shm_wake_socket_send(const struct shm_peer *p, bool look);
-int shm_wake_socket_send_to(const struct rds_procid *id, uint64_t key, bool look);
+int shm_wake_socket_send_to(const struct rds_procid *id, uint64_t key, enum shm_wake_what what);
 
 /* The peer has been woken, as `word` of its inbox asked for: no other thread need wake it again. */
 void shm_attention_claim(struct shm_peer *p, struct shm_inbox *there, uint32_t word);

@@ -235,8 +235,10 @@ static void rings_set_need_bell(struct shm *s, bool on)
 		atomic_store_explicit(&s->hot[i]->rx->need_bell, on, memory_order_relaxed);
 }
 
-void shm_attention(struct rds_transport *t, enum rds_attention who)
+/* A leader that sleeps on the socket is woken by those who send cells; for rings it is the helper. */
+void shm_attention(struct rds_transport *t, enum rds_attention cells)
 {
+	enum rds_attention who = cells == RDS_ATT_NAMED ? RDS_ATT_HELPER : cells;
 	struct shm *s = (struct shm *)t;
 
 	if (unlikely(atomic_load_explicit(&s->inbox->attention, memory_order_relaxed) != s->announced && !s->found))
@@ -246,7 +248,7 @@ void shm_attention(struct rds_transport *t, enum rds_attention who)
 	rings_set_need_bell(s, who == RDS_ATT_LEADER || who == RDS_ATT_HELPER);
 	atomic_store_explicit(&s->inbox->attention, s->announced, memory_order_relaxed);
 	if (likely(shm_cells_line))
-		atomic_store_explicit(&shm_cells_line->attention, s->announced, memory_order_relaxed);
+		atomic_store_explicit(&shm_cells_line->attention, s->announced - who + cells, memory_order_relaxed);
 	rds_fence();
 }
 
@@ -396,7 +398,10 @@ bool shm_progress(struct rds_transport *t)
 	}
 	if (unlikely(atomic_load_explicit(&s->inbox->summary, memory_order_relaxed)))
 		moved |= bells_answer(s);
-	moved |= shm_cells_drain();
+	if (shm_cells_drain())
+		moved = rds_helper_leader.by_name = true;
+	else if (moved)
+		rds_helper_leader.by_name = false;
 	if (moved)
 		s->found = true;
 	return moved;

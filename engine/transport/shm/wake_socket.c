@@ -2,9 +2,11 @@
 /*
  * wake_socket.c - how a process is woken without a descriptor of it: by a datagram.
  *
- * Each process has one AF_UNIX datagram socket with an abstract name made of its process id.  A
+ * Each process has an AF_UNIX datagram socket with an abstract name made of its process id.  A
  * datagram there wakes the helper, and the helper's round does the rest: it receives, and wakes the
- * leader.  So it costs a context switch more than a pipe, and is for cold peers only (cold.c).
+ * leader.  That is a context switch more than with a pipe.  So a process that sends in this way has
+ * another such socket, on which its leader sleeps when what came last were cells (cells.c).  For those
+ * who send over rings there is the pipe: it costs half as much.
  *
  * A datagram tells nothing that has to be true.  At most it makes the helper look at all rings, and
  * that once per tick.  But any process of the network namespace can send there.  So each datagram has
@@ -23,7 +25,7 @@
 #include "engine/transport/shm/shm.h"
 
 #define PREFIX "rdspreload-wake-"
-enum { WAKE_RUN = 'w', WAKE_LOOK = 'l' };
+#define LEADER_PREFIX "rdspreload-lead-"
 struct wake_msg {
 	uint64_t key;
 	uint64_t what;
@@ -40,7 +42,7 @@ static void wake_came(struct rds_helper_event *ev, uint32_t events)
 	(void)ev;
 	(void)events;
 	while (most-- && (n = os_recv(os_fd(&rds_shm.wake), &msg, sizeof(msg), MSG_DONTWAIT | MSG_TRUNC)) >= 0)
-		if (n == sizeof(msg) && msg.key == rds_shm.wake_key && msg.what == WAKE_LOOK)
+		if (n == sizeof(msg) && msg.key == rds_shm.wake_key && msg.what == SHM_WAKE_LOOK)
 			shm_recheck_inbox();
 }
 
@@ -88,20 +90,84 @@ int shm_wake_socket_open(void)
 	return err;
 }
 
-/* A program's thread, when it wakes a cold peer for the first time: the socket in its own table. */
-static int wake_socket_of_program(void)
+/* ---- the leader's ---- */
+
+static socklen_t leader_address(struct sockaddr_un *un)
 {
-	if (atomic_flag_test_and_set(&opening))
-		return -EMFILE; /* another thread is about to have it: the helper wakes the peer */
-	if (os_fd(&rds_shm.wake) < 0)
-		os_dup_high_slot(os_socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), &rds_shm.wake.n[0]);
-	atomic_flag_clear(&opening);
-	return os_fd(&rds_shm.wake);
+	return rds_node_name_address(LEADER_PREFIX, registry_self(rds_node_registry), un);
 }
 
-int shm_wake_socket_send_to(const struct rds_procid *id, uint64_t key, bool look)
+/*
+ * For the process's own wake-ups.  A socket that sends to others, too, may be full of what processes have
+ * not read that are stopped.
+ */
+static int post_socket_open(void)
 {
-	struct wake_msg msg = {.key = key, .what = look ? WAKE_LOOK : WAKE_RUN};
+	_Atomic int *slot = &rds_shm.leader_post.n[os_fd_table];
+	struct sockaddr_un un;
+	socklen_t len = leader_address(&un);
+	int err = os_dup_high_slot(os_socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), slot);
+
+	if (!err)
+		err = os_connect(atomic_load(slot), (struct sockaddr *)&un, len);
+	if (err)
+		os_close_slot(slot);
+	return err;
+}
+
+/* Helper: now all can wake a leader that sleeps there. */
+static void leader_socket_publish(struct rds_deferred_call *c)
+{
+	(void)c;
+	if (os_fd_table && !post_socket_open())
+		atomic_store(&rds_helper_leader.named_fd, &rds_shm.wake.n[0]);
+}
+
+static void leader_socket_post(void)
+{
+	const struct wake_msg msg = {.key = rds_shm.wake_key, .what = SHM_WAKE_LEADER};
+
+	/* it fails if the socket is full of earlier wake-ups */
+	os_write(os_fd(&rds_shm.leader_post), &msg, sizeof(msg));
+}
+
+/*
+ * A program's thread, when it wakes a peer in this way for the first time: the socket in its own table.  The
+ * leader sleeps in reading it, so it blocks.
+ */
+static int leader_socket_open(void)
+{
+	struct sockaddr_un un;
+	socklen_t len = leader_address(&un);
+	int fd;
+
+	if (os_dup_high_slot(os_socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), &rds_shm.wake.n[0]))
+		return -EMFILE;
+	fd = os_fd(&rds_shm.wake);
+	wake_filter(fd);
+	if (!os_bind(fd, (struct sockaddr *)&un, len) && !post_socket_open())
+		rds_helper_defer(&rds_shm.leader_call);
+	return fd;
+}
+
+static int wake_socket_of_program(void)
+{
+	int fd;
+
+	if (atomic_flag_test_and_set(&opening))
+		return -EMFILE; /* another thread is about to have it: the helper wakes the peer */
+	fd = os_fd(&rds_shm.wake);
+	if (fd < 0)
+		fd = leader_socket_open();
+	atomic_flag_clear(&opening);
+	return fd;
+}
+
+/* ---- to a peer ---- */
+
+int shm_wake_socket_send_to(const struct rds_procid *id, uint64_t key, enum shm_wake_what what)
+{
+	struct wake_msg msg = {.key = key, .what = what};
 	struct iovec iov = {&msg, sizeof(msg)};
 	struct sockaddr_un un;
 	struct msghdr mh = {.msg_name = &un, .msg_iov = &iov, .msg_iovlen = 1};
@@ -112,18 +178,22 @@ int shm_wake_socket_send_to(const struct rds_procid *id, uint64_t key, bool look
 		fd = wake_socket_of_program();
 	if (fd < 0)
 		return -EMFILE;
-	mh.msg_namelen = rds_node_name_address(PREFIX, id, &un);
+	mh.msg_namelen = rds_node_name_address(what == SHM_WAKE_LEADER ? LEADER_PREFIX : PREFIX, id, &un);
 	n = os_sendmsg(fd, &mh, MSG_DONTWAIT | MSG_NOSIGNAL);
 	return n < 0 ? (int)n : 0;
 }
 
 int shm_wake_socket_send(const struct shm_peer *p, bool look)
 {
-	return shm_wake_socket_send_to(&p->id, p->wake_key, look);
+	return shm_wake_socket_send_to(&p->id, p->wake_key, look ? SHM_WAKE_LOOK : SHM_WAKE_RUN);
 }
 
 void shm_wake_socket_init(void)
 {
+	rds_helper_leader.post_named = leader_socket_post;
+	atomic_store(&rds_helper_leader.named_fd, NULL);
+	rds_shm.leader_call.fn = leader_socket_publish;
+	os_fd_init(&rds_shm.leader_post);
 	os_fd_init(&rds_shm.wake);
 	atomic_flag_clear(&opening);
 }
@@ -131,4 +201,5 @@ void shm_wake_socket_init(void)
 void shm_wake_socket_close(void)
 {
 	os_close_slot(&rds_shm.wake.n[os_fd_table]);
+	os_close_slot(&rds_shm.leader_post.n[os_fd_table]);
 }

@@ -27,6 +27,7 @@ static enum verbs_armed cq_wanted_arming(enum rds_attention who)
 {
 	switch (who) {
 	case RDS_ATT_LEADER:
+	case RDS_ATT_NAMED: /* not told to this transport */
 	case RDS_ATT_HELPER:
 		return VERBS_ALL;
 	case RDS_ATT_LAZY:
