@@ -7,7 +7,8 @@
  *
  * Each number N means: on average one event in N.
  *
- *	disconnect	the endpoint breaks before or after this send or receive
+ *	disconnect	the endpoint breaks before or after this send or receive; the first time
+ *			among the first N of a process, so that a test with more is never without
  *	delay=N:US	messages sent on the endpoint are held back for up to US microseconds
  *	drop		from now on everything sent (acknowledgements, too) is swallowed, and up to
  *			20 ms later the endpoint breaks, as if the path had failed
@@ -50,6 +51,16 @@ uint64_t fault_draw(struct fault *fl)
 bool fault_chance(struct fault *fl, uint64_t n)
 {
 	return n && fault_draw(fl) % n == 0;
+}
+
+bool fault_cuts(struct fault *fl)
+{
+	uint64_t n = fl->spec.disconnect, i;
+
+	if (!n)
+		return false;
+	i = atomic_fetch_add(&fl->passed, 1);
+	return i < n ? i == fl->first_cut : fault_chance(fl, n);
 }
 
 void fault_after(struct fault *fl, struct rds_timer *tm, uint64_t limit_ns)
@@ -315,6 +326,8 @@ struct rds_transport *fault_transport(struct rds_transport *inner)
 	fl->inner = inner;
 	fl->spec = spec;
 	atomic_store(&fl->rng, spec.seed);
+	atomic_store(&fl->passed, 0);
+	fl->first_cut = spec.disconnect ? fault_draw(fl) % spec.disconnect : 0;
 	fault_fill_ops(fl);
 	fl->t.ops = &fl->ops;
 	fl->first.ops = &fl->first_ops;

@@ -38,6 +38,8 @@ struct fault {
 	struct rds_transport_ops first_ops;
 	struct fault_spec spec;
 	_Atomic uint64_t rng;
+	_Atomic uint64_t passed; /* sends and receives that might have broken their endpoint */
+	uint64_t first_cut;	 /* the first of them that does */
 };
 
 struct fault_ep {
@@ -74,6 +76,8 @@ static inline const struct rds_transport_ops *fault_inner_ops(const struct fault
 /* The next random number, which depends on the seed alone; any thread. */
 uint64_t fault_draw(struct fault *fl);
 bool fault_chance(struct fault *fl, uint64_t n);
+/* Does this send or receive break its endpoint? */
+bool fault_cuts(struct fault *fl);
 /* Sets the timer to a random time within limit_ns. */
 void fault_after(struct fault *fl, struct rds_timer *tm, uint64_t limit_ns);
 /* Has the helper break the endpoint: any thread, any lock held. */

@@ -181,7 +181,7 @@ static enum rds_rx_verdict fault_up_message(struct rds_conn *conn, struct rds_ep
 {
 	struct fault_ep *f = fault_ep_met(conn, ep);
 	struct fault *fl = fault_of(f);
-	bool cut = fault_chance(fl, fl->spec.disconnect);
+	bool cut = fault_cuts(fl);
 	enum rds_rx_verdict v;
 
 	if (cut && fault_draw(fl) % 2)
