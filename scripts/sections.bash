@@ -475,6 +475,8 @@ two_answers()
 	return $status
 }
 
+# The limit of the faults is longer than that of their guests, which report themselves that they are
+# late.
 section_two-guests() # two hosts, over soft RoCE and soft iWARP: the conformance programs; qperf; a network that loses packets; sockets that change hands; a process, a host that dies
 {
 	made main fault-programs || return 1
@@ -482,7 +484,7 @@ section_two-guests() # two hosts, over soft RoCE and soft iWARP: the conformance
 		status=0
 		two_answers || worse $?
 		over_each tests/rdma/programs --build "$work/main" --two --seconds 1 || worse $?
-		TEST_SEED=$seed over_each tests/rdma/faults --build "$work/main" --messages 30 --two || worse $?
+		SECTION_TIMEOUT=1900 TEST_SEED=$seed over_each tests/rdma/faults --build "$work/main" --messages 30 --two || worse $?
 		exit $status
 	} | added_up
 	return "${PIPESTATUS[0]}"
