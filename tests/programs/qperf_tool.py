@@ -21,6 +21,9 @@ HOST = "127.0.0.1"
 # the scheduler has placed them anew.
 RACE_SECONDS, RACE_PAUSE = 20, 0.05
 REFUSED = "connect failed: Connection refused"
+# qperf gives up if the other side has not answered for five seconds, or if its server cannot be
+# reached for as long.  Both are options of it.
+QPERF_PATIENCE = 5
 UDP_LARGEST = 65507  # a UDP datagram cannot carry 64 KiB
 
 
@@ -53,7 +56,7 @@ class Server:
     def __init__(self, environment, host=HOST, launcher=()):
         self.environment, self.host, self.launcher, self.port = environment, host, list(launcher), free_port()
         self.log = tempfile.TemporaryFile()
-        command = [installed(), "-lp", str(self.port)]
+        command = [installed(), "-lp", str(self.port), "-lto", str(deadline(QPERF_PATIENCE))]
         if launcher:
             ours = [f"{k}={v}" for k, v in environment.items() if k.startswith(("LD_", "RDS_"))]
             command = [*launcher, "env", *ours, *command]
@@ -91,7 +94,8 @@ class Server:
         """Runs one test as a client; returns {'latency': ns} or {'bw': bytes per second} (what was received)."""
         if test.startswith("udp") and size > UDP_LARGEST:
             size = UDP_LARGEST
-        command = [installed(), self.host, "-lp", str(self.port), "-t", str(seconds), "-m", str(size), "-uu", "-e", "6"]
+        command = [installed(), self.host, "-lp", str(self.port), "-t", str(seconds), "-m", str(size), "-uu", "-e", "6",
+                   "-to", str(deadline(QPERF_PATIENCE)), "-ws", str(deadline(QPERF_PATIENCE))]
         if cpus:
             command += ["-lca", str(cpus[0]), "-rca", str(cpus[1])]
         end = time.monotonic() + deadline(RACE_SECONDS)
