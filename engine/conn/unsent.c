@@ -76,6 +76,24 @@ unsigned rds_conn_unsent(void)
 	return n;
 }
 
+static void leave_one(struct rds_conn *conn, void *arg)
+{
+	bool *all = arg;
+
+	rds_lock(&conn->tx);
+	if (conn->kind == RDS_CONN_PEER && conn->ep && conn->t->ops->leave)
+		*all &= conn->t->ops->leave(conn->ep);
+	rds_unlock(&conn->tx);
+}
+
+bool rds_conn_leave(void)
+{
+	bool all = true;
+
+	rds_conn_each(leave_one, &all);
+	return all;
+}
+
 int rds_conn_unsent_now(void)
 {
 	struct rds_conn *conn;

@@ -48,7 +48,8 @@ static void progress_exit_wait(void)
 
 /*
  * Messages that no transport has taken would be lost.  For those that it has taken, its
- * capabilities tell whether they outlive the process.
+ * capabilities tell whether they outlive the process.  In the end peers are told what has been
+ * received.
  */
 static void progress_linger_until(uint64_t until)
 {
@@ -58,7 +59,7 @@ static void progress_linger_until(uint64_t until)
 
 	for (;;) {
 		n = rds_progress_count_unsent();
-		if (!n || os_now_ns() >= until)
+		if ((!n && rds_conn_leave()) || os_now_ns() >= until)
 			break;
 		if (!w)
 			w = rds_wait_begin(0);

@@ -237,6 +237,11 @@ struct rds_transport_ops {
 	 * without looking at it.
 	 */
 	bool (*settled)(struct rds_ep *ep);
+	/*
+	 * This process ends: acknowledges what it has received, because the peer may end as well
+	 * and waits for that then.  False: that is on its way.  NULL: the peer can see it.
+	 */
+	bool (*leave)(struct rds_ep *ep);
 	/* The highest sequence number that the peer has acknowledged on this endpoint. */
 	uint64_t (*acked)(struct rds_ep *ep);
 	/*

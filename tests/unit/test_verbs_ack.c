@@ -128,6 +128,25 @@ START_TEST(test_ack_before_sleep)
 }
 END_TEST
 
+/* What is owed when the process ends is sent, and gone from the device, before that. */
+START_TEST(test_ack_at_end)
+{
+	uint64_t upto;
+
+	world_attention(RDS_ATT_POLLING);
+	ck_assert(verbs_ep_leave(c->ep));
+	ck_assert_uint_eq(acks(&upto), 0);
+	sent(1, 3, 10);
+	ck_assert(!verbs_ep_leave(c->ep));
+	ck_assert_uint_eq(acks(&upto), 1);
+	ck_assert_uint_eq(upto, 3);
+	ck_assert(verbs_ep_leave(c->ep));
+	sent(4, 5, 10); /* the peer goes on: that keeps nobody */
+	ck_assert(verbs_ep_leave(c->ep));
+	ck_assert_uint_eq(acks(&upto), 0);
+}
+END_TEST
+
 /* 16 KiB, in two frames. */
 static void one_large(uint64_t seq)
 {
@@ -229,6 +248,7 @@ int main(void)
 	tcase_add_test(t, test_ack_waits); /* on iWARP credits go, which carry it */
 	tcase_add_loop_test(t, test_ack_before_sleep, 0, 2);
 	tcase_add_test(t, test_ack_of_bytes);
+	tcase_add_test(t, test_ack_at_end);
 	tests(world_case(s, "iwarp", world_iwarp_joined));
 	return suite_run(s);
 }

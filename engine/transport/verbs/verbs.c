@@ -122,6 +122,7 @@ static const struct rds_transport_ops verbs_ops = {
 	.retained = verbs_ep_retained,
 	.keep = verbs_ep_keep,
 	.settled = verbs_settled,
+	.leave = verbs_ep_leave,
 	.acked = verbs_ep_acked,
 	.want_room = verbs_ep_want_room,
 	.describe = verbs_ep_describe,

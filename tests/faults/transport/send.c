@@ -190,6 +190,19 @@ static uint64_t fault_acked(struct rds_ep *ep)
 	return acked;
 }
 
+static bool fault_leave(struct rds_ep *ep)
+{
+	struct fault_ep *f = (struct fault_ep *)ep;
+	bool left;
+
+	if (atomic_load(&f->swallow) || atomic_load(&f->broken))
+		return true;
+	pthread_mutex_lock(&f->lock);
+	left = fault_inner_ops(f)->leave(f->inner);
+	pthread_mutex_unlock(&f->lock);
+	return left;
+}
+
 static bool fault_want_room(struct rds_ep *ep, uint64_t seen_ack)
 {
 	struct fault_ep *f = (struct fault_ep *)ep;
@@ -298,6 +311,7 @@ void fault_send_ops(struct fault *fl)
 	fl->ops.retained = fault_retained;
 	fl->ops.acked = fault_acked;
 	fl->ops.want_room = fault_want_room;
+	fl->ops.leave = fl->inner->ops->leave ? fault_leave : NULL;
 	if (fl->inner->ops->push)
 		fl->ops.push = fault_push;
 	if (fl->inner->ops->watch)

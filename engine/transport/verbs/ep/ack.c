@@ -5,7 +5,7 @@
  * Every frame to the peer carries an acknowledgement, and the peer asks for one when it waits.  A
  * control frame is sent in these cases: the peer has asked; ACK_MESSAGES messages or ACK_BYTES
  * bytes are not acknowledged; ACK_ASLEEP messages are not acknowledged and this process is about
- * to stop looking.
+ * to stop looking; anything is not acknowledged and this process ends.
  *
  * A peer that goes on for long without asking has much room.  It then gets a control frame only
  * for two and four times as many bytes, since each of these frames interrupts it.  When such a
@@ -92,6 +92,29 @@ void verbs_ack_flush(void)
 		if (ack_owed(ep) >= ACK_ASLEEP && atomic_load(&ep->state) == VERBS_UP)
 			verbs_ack_now(ep, false);
 	}
+}
+
+/*
+ * Nobody answers when the process has ended: a peer that asks then would wait for the longest time
+ * that it may wait at its own end, for messages that have arrived.  The end of the process destroys
+ * the queue pair with all that the device has not sent, so the device has to be done with the frame.
+ * Where no frame can be sent (no room, no credits) the process does not wait.  Once for an endpoint,
+ * or a peer that goes on sending would keep the process.
+ */
+bool verbs_ep_leave(struct rds_ep *rep)
+{
+	struct verbs_ep *ep = (struct verbs_ep *)rep;
+
+	if (atomic_load(&ep->state) != VERBS_UP)
+		return true;
+	if (!ep->leave_wr && ack_owed(ep)) {
+		atomic_store(&ep->ack_due, true);
+		atomic_store(&ep->signal_due, true);
+		verbs_ep_push(rep);
+		if (!ack_owed(ep))
+			ep->leave_wr = atomic_load(&ep->wr_posted);
+	}
+	return !ep->leave_wr || (int32_t)(atomic_load(&ep->wr_done) - ep->leave_wr) >= 0;
 }
 
 void verbs_ack_cancel(struct verbs_ep *ep)
