@@ -36,7 +36,7 @@
 #define SPIN_CLOCK_EVERY 16
 /* looks, about 10 us: a peer that has not answered by then is busy with something else */
 #define SPIN_ASK (8 * SPIN_CLOCK_EVERY)
-#define SPIN_HOLD (2 * SPIN_CLOCK_EVERY) /* looks after which signals are held back, ... */
+#define SPIN_HOLD (4 * SPIN_CLOCK_EVERY) /* looks after which signals are held back, ... */
 /* ... and looks between two checks for them: some hundred microseconds */
 #define SPIN_SIGNALS 4096
 #define MEASURE_FIRST 8	 /* sleeps, of which the cheapest counts, ... */
