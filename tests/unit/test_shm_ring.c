@@ -235,6 +235,37 @@ START_TEST(test_lent)
 }
 END_TEST
 
+/*
+ * Eight large messages under way, each with a small one behind it, of which four pairs are read at a
+ * time, never find the ring full.
+ */
+START_TEST(test_large_have_room)
+{
+	static const uint32_t size = 4u << 20, lens[] = {64, 16384, 65536 + 72, 120000};
+	static unsigned char large[120000];
+	struct rds_wire_hdr hdr = {0};
+	struct shm_rings *r = calloc(1, SHM_CTL_BYTES + size);
+	uint64_t pos[MANY], small;
+	unsigned i;
+
+	ck_assert_ptr_nonnull(r);
+	ep.size = size;
+	ep.tx = &r->ctl[0];
+	ep.tx_data = (unsigned char *)r + SHM_CTL_BYTES;
+	ep.tail = ep.seen_head = size + (64u << 10); /* the second lap: the first positions are special */
+	atomic_store(&ep.tx->head, ep.tail);
+	for (i = 0; i < MANY; i++) {
+		struct iovec iov = {large, lens[_i]};
+
+		if (i >= 8 && i % 4 == 0) /* all before that one have been read */
+			atomic_store(&ep.tx->head, pos[i - 4]);
+		ck_assert_msg(!shm_ring_send((struct rds_ep *)&ep, &hdr, &iov, lens[_i], &pos[i]), "message %u", i);
+		ck_assert_msg(!shm_ring_send((struct rds_ep *)&ep, &hdr, &iov, 64, &small), "behind message %u", i);
+	}
+	free(r);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("shm_ring");
@@ -249,5 +280,6 @@ int main(void)
 	tcase_add_test(t, test_record_of_no_kind);
 	tcase_add_loop_test(t, test_tail, 0, sizeof(tails) / sizeof(tails[0]));
 	tcase_add_loop_test(t, test_lent, 0, 3);
+	tcase_add_loop_test(t, test_large_have_room, 0, 4);
 	return suite_run(s);
 }

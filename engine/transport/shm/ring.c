@@ -15,7 +15,8 @@
  * wraps early and uses only the first part of the ring, which stays in the cache.  It does not do
  * so for messages of which one or two would fill that part.  The part that is skipped is not free
  * until the receiver has passed it, and the rest would not hold a second message to be written at
- * the same time.
+ * the same time.  So it wraps early only if the first part, or eight such messages, have room then:
+ * otherwise a sender of a few large messages would find a full ring that is nearly empty.
  *
  * Smaller rings: fragment.c.
  *
@@ -32,6 +33,7 @@
 #define FETCH_AHEAD 4
 #define OLD_TICKS 4
 #define SLOTS_START 8
+#define SOFT_FEW 8
 #define SOFT_BYTES (256u << 10) /* stay below this offset while there is room at the start */
 
 static inline uint64_t rec_bytes(size_t payload)
@@ -86,9 +88,10 @@ static void ring_pad(struct shm_ep *ep, uint64_t bytes)
 /* Makes room for a record in one piece at the tail.  Wraps where that helps. */
 static inline __attribute__((always_inline)) bool ring_make_room(struct shm_ep *ep, uint64_t need)
 {
-	uint64_t off = ep->tail & (ep->size - 1), rest = shm_ring_rest(ep->size, ep->tail);
+	uint64_t off = ep->tail & (ep->size - 1), rest = shm_ring_rest(ep->size, ep->tail),
+		 few = need > SOFT_BYTES / SOFT_FEW ? SOFT_FEW * need : SOFT_BYTES;
 
-	if (unlikely(off >= SOFT_BYTES) && need <= SOFT_BYTES / 2 && ring_room_left(ep, rest + need) >= rest + need) {
+	if (unlikely(off >= SOFT_BYTES) && need <= SOFT_BYTES / 2 && ring_room_left(ep, rest + few) >= rest + few) {
 		ring_pad(ep, rest);
 		return true;
 	}
