@@ -7,6 +7,7 @@
  * when the parent ends.
  */
 #include "engine/abi/foreign_memory.h"
+#include "engine/abi/user_copy.h"
 #include "engine/rds.h"
 #include "engine/node/registry.h"
 #include "engine/sys/process.h"
@@ -182,6 +183,7 @@ void rds_engine_fork_child(void)
 	rds_node_fork_child();
 	rds_helper_fork_child();
 	rds_abi_fork_child();
+	rds_ucopy_fork_child();
 	rds_shm_fork_child();
 #ifdef HAVE_VERBS
 	rds_verbs_fork_child();

@@ -1,28 +1,100 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * user_copy.c - copies by the kernel: process_vm_readv() and process_vm_writev() on this process
- * itself fail with EFAULT where memcpy() would crash.  Where a filter of system calls forbids them
- * (some containers), the range is probed as for any call (sys/uaccess.h) and then copied with
- * memcpy().  In this case a program that unmaps the memory at the same moment crashes.
+ * user_copy.c - copies by the kernel, which fails with EFAULT where memcpy() would crash.
+ *
+ * To the program's memory: the bytes are put into a file in memory, the *scratch file*, which is
+ * mapped here, and pread() copies them to where they belong.  From the program's memory, and where
+ * the file cannot be used: process_vm_readv() and process_vm_writev() on this process itself.  They
+ * are dear (0.9 us instead of 0.35 for a page), since they look up each page as if it were another
+ * process's.  Where a filter of system calls forbids them (some containers), the range is probed as
+ * for any call (sys/uaccess.h) and then copied with memcpy().  In this case a program that unmaps
+ * the memory at the same moment crashes.
+ *
+ * Code of the program that makes system calls by itself may close the file's number, and the kernel
+ * may give the number to another file.  So the bytes lie so far behind the beginning that no other
+ * file has any there, and the file is never written to by its number.
  *
  * Must not know what the memory is for.
  */
 #include "engine/abi/user_copy.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 
 #include "engine/sys/os.h"
 #include "engine/sys/uaccess.h"
+
+#define SCRATCH_BYTES 65536u /* a piece of an operation */
+#define SCRATCH_AT ((off_t)1 << 62)
+
+/* Of the program's descriptor table: the helper, which has one of its own, does without. */
+static struct {
+	/* by a thread that copies; for ever, if there is no scratch file to be had */
+	_Atomic bool taken;
+	_Atomic int fd;
+	void *at; /* taken; NULL: the file is not made yet */
+} scratch = {.fd = -1};
 
 static _Atomic bool vm_calls_forbidden;
 
 static void *at_address(uint64_t at)
 {
 	return (void *)(uintptr_t)at;
+}
+
+static int scratch_map(int fd)
+{
+	int err = os_fallocate(fd, SCRATCH_AT, SCRATCH_BYTES);
+
+	os_fcntl(fd, F_SETFL, O_NOATIME); /* 50 ns less */
+	if (!err)
+		err = os_mmap(SCRATCH_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, SCRATCH_AT, &scratch.at);
+	if (!err)
+		madvise(scratch.at, SCRATCH_BYTES, MADV_DONTFORK);
+	return err;
+}
+
+static bool scratch_open(void)
+{
+	int fd = os_memfd("rdspreload-copy", MFD_CLOEXEC), err = fd < 0 ? fd : scratch_map(fd);
+
+	if (!err)
+		err = os_dup_high_slot(fd, &scratch.fd);
+	else if (fd >= 0)
+		os_close(fd);
+	return !err;
+}
+
+void rds_ucopy_fork_child(void)
+{
+	scratch.at = NULL;
+	atomic_store(&scratch.fd, -1);
+	atomic_store(&scratch.taken, false);
+}
+
+/*
+ * False: process_vm_writev() has to find out.  If the program wants the number, it changes before
+ * the program's file gets it (sys/own_fds.c).
+ */
+static bool ucopy_by_scratch(void *user, const void *own, size_t len)
+{
+	bool done;
+	int fd;
+
+	if (os_fd_table || len > SCRATCH_BYTES || atomic_exchange(&scratch.taken, true))
+		return false;
+	if (!scratch.at && !scratch_open())
+		return false;
+	memcpy(scratch.at, own, len);
+	fd = atomic_load(&scratch.fd);
+	done = os_pread(fd, user, len, SCRATCH_AT) == (ssize_t)len && fd == atomic_load(&scratch.fd);
+	atomic_store(&scratch.taken, false);
+	return done;
 }
 
 static int ucopy_probed(void *to, const void *from, size_t len, bool put)
@@ -50,6 +122,8 @@ static int ucopy_one(struct rds_foreign_memory *m, uint64_t user, void *own, siz
 		return -EFAULT;
 	if (m)
 		return rds_foreign_memory_copy(m, user, own, len, put);
+	if (put && ucopy_by_scratch(at_address(user), own, len))
+		return 0;
 	if (!atomic_load_explicit(&vm_calls_forbidden, memory_order_relaxed)) {
 		n = ucopy_by_kernel(os_getpid(), &here, &there, put);
 		/* the main thread has ended and has no memory any more: by this thread */

@@ -24,5 +24,6 @@ int rds_ucopy_to_vec(struct rds_foreign_memory *m, const struct iovec *to, unsig
 		     size_t len);
 int rds_ucopy_from_vec(struct rds_foreign_memory *m, void *to, const struct iovec *from, unsigned n, uint64_t at,
 		       size_t len);
+void rds_ucopy_fork_child(void);
 
 #endif

@@ -3,20 +3,23 @@
  * test_user_copy.c - copies to and from memory that may not be there (user_copy.c): all of it or
  * -EFAULT, and the process lives.
  *
- * Every test runs as the kernel lets it, and with a filter of system calls that refuses the calls
- * by which the kernel copies: the results must be the same.  A filter stays with its process, so
- * each test must have one of its own (Check's fork mode).  Must not know how the copies are made,
- * except for the names of these two calls.
+ * Every test runs as the kernel lets it, and with filters of system calls that refuse the calls by
+ * which the kernel copies, or the file through which it does, or both: the results must be the same.
+ * A filter stays with its process, so each test must have one of its own (Check's fork mode).  Must
+ * not know how the copies are made, except for the names of these calls, and that the engine owns no
+ * descriptor but that file.
  */
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "engine/sys/os.h"
@@ -27,8 +30,11 @@
 #define PAGE 4096u
 #define BIG (300 * PAGE)
 
-static const int refused[] = {0, EPERM, ENOSYS}; /* 0: no filter */
-#define MODES (sizeof(refused) / sizeof(refused[0]))
+static const struct {
+	int refused; /* 0: no filter */
+	bool no_file;
+} modes[] = {{0, false}, {EPERM, false}, {ENOSYS, false}, {0, true}, {EPERM, true}, {ENOSYS, true}};
+#define MODES (sizeof(modes) / sizeof(modes[0]))
 
 static unsigned char own[BIG];
 
@@ -42,13 +48,16 @@ static void answer(uint32_t result)
 static void begin(int mode)
 {
 	struct iovec v = {own, 1};
+	int refused = modes[mode].refused;
 	pid_t me = getpid();
 
-	if (!refused[mode])
+	if (modes[mode].no_file)
+		ck_assert_int_eq(answer_call(SYS_memfd_create, SECCOMP_RET_ERRNO | EMFILE), 0);
+	if (!refused)
 		return;
-	answer(SECCOMP_RET_ERRNO | (uint32_t)refused[mode]);
-	ck_assert_int_eq(os_syscall(SYS_process_vm_readv, me, (long)&v, 1, (long)&v, 1, 0), -refused[mode]);
-	ck_assert_int_eq(os_syscall(SYS_process_vm_writev, me, (long)&v, 1, (long)&v, 1, 0), -refused[mode]);
+	answer(SECCOMP_RET_ERRNO | (uint32_t)refused);
+	ck_assert_int_eq(os_syscall(SYS_process_vm_readv, me, (long)&v, 1, (long)&v, 1, 0), -refused);
+	ck_assert_int_eq(os_syscall(SYS_process_vm_writev, me, (long)&v, 1, (long)&v, 1, 0), -refused);
 }
 
 static unsigned char *map(size_t len, int prot)
@@ -255,6 +264,141 @@ START_TEST(gone_a_moment_later)
 }
 END_TEST
 
+/* Copies of all lengths to good memory, without the calls that are slow. */
+static void put_by_file(unsigned char *m, unsigned seed)
+{
+	static const size_t lens[] = {1, 8, 100, PAGE, PAGE + 1, 65536};
+	static unsigned char want[BIG];
+	unsigned i;
+
+	memcpy(want, m, BIG);
+	for (i = 0; i < sizeof(lens) / sizeof(lens[0]); i++) {
+		fill(own, lens[i], seed + i);
+		memcpy(want + 4090, own, lens[i]);
+		ck_assert_int_eq(put(m + 4090, lens[i]), 0);
+		ck_assert_mem_eq(m, want, BIG);
+	}
+}
+
+START_TEST(by_file)
+{
+	unsigned char *m = map(BIG, PROT_READ | PROT_WRITE);
+
+	answer(SECCOMP_RET_KILL_PROCESS);
+	put_by_file(m, 1);
+}
+END_TEST
+
+static int file_number;
+
+static void note_number(int fd, void *count)
+{
+	file_number = fd;
+	++*(unsigned *)count;
+}
+
+static unsigned find_number(void)
+{
+	unsigned n = 0;
+
+	os_fd_each_internal(0, ~0u, note_number, &n);
+	return n;
+}
+
+/* The program wants the number.  Then its own file has it, and is not taken for ours. */
+START_TEST(number_moves)
+{
+	unsigned char *m = map(BIG, PROT_READ | PROT_WRITE);
+
+	answer(SECCOMP_RET_KILL_PROCESS);
+	ck_assert_uint_eq(find_number(), 0);
+	put_by_file(m, 1);
+	ck_assert_uint_eq(find_number(), 1);
+	ck_assert(fcntl(file_number, F_GETFD) & FD_CLOEXEC);
+	ck_assert_int_eq(os_fd_move_internal(file_number), 0);
+	put_by_file(m, 2);
+}
+END_TEST
+
+/*
+ * System calls of the program's own have closed the number (0), or given it to a file (1), a pipe
+ * (2), a file that is as long as files can be on most file systems (3).
+ */
+START_TEST(number_stolen)
+{
+	unsigned char *m = map(BIG, PROT_READ | PROT_WRITE);
+	int fds[2], file = memfd_create("stolen", 0);
+
+	ck_assert(file >= 0 && !pipe(fds) && !ftruncate(file, _i == 3 ? (off_t)1 << 44 : 1 << 20));
+	put_by_file(m, 1);
+	ck_assert_uint_eq(find_number(), 1);
+	if (_i)
+		ck_assert_int_ge(syscall(SYS_dup3, _i == 2 ? fds[0] : file, file_number, 0), 0);
+	else
+		ck_assert_int_eq(syscall(SYS_close, file_number), 0);
+	put_by_file(m, 2);
+	ck_assert_int_eq(munmap(m + BIG - PAGE, PAGE), 0);
+	bad(m + BIG - PAGE - 10, 20);
+	ck_assert(_i == 0 || fcntl(file_number, F_GETFD) >= 0);
+}
+END_TEST
+
+/* A child neither writes where its parent does nor has its number. */
+START_TEST(forked)
+{
+	unsigned char *m = map(BIG, PROT_READ | PROT_WRITE);
+	int status;
+	pid_t pid;
+
+	answer(SECCOMP_RET_KILL_PROCESS);
+	put_by_file(m, 1);
+	pid = fork();
+	if (!pid) {
+		unsigned n;
+
+		os_fds_forked();
+		rds_ucopy_fork_child();
+		n = find_number();
+		put_by_file(m, 2);
+		_exit(find_number() == n + 1 ? 0 : 1);
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+	put_by_file(m, 3);
+}
+END_TEST
+
+#define THREADS 4
+
+static void *put_often(void *seed)
+{
+	unsigned char bytes[2 * PAGE], *m = map(3 * PAGE, PROT_READ | PROT_WRITE);
+	unsigned i;
+
+	for (i = 0; i < 20000; i++) {
+		fill(bytes, sizeof(bytes), (unsigned)(uintptr_t)seed + i);
+		if (rds_ucopy_to(NULL, (uintptr_t)m + i % PAGE, bytes, sizeof(bytes)) ||
+		    memcmp(m + i % PAGE, bytes, sizeof(bytes)))
+			return m;
+	}
+	return NULL;
+}
+
+START_TEST(many_threads)
+{
+	pthread_t t[THREADS];
+	unsigned i;
+	void *bad;
+
+	for (i = 0; i < THREADS; i++)
+		ck_assert_int_eq(pthread_create(&t[i], NULL, put_often, (void *)(uintptr_t)(i * 51)), 0);
+	for (i = 0; i < THREADS; i++) {
+		ck_assert_int_eq(pthread_join(t[i], &bad), 0);
+		ck_assert_ptr_null(bad);
+	}
+}
+END_TEST
+
 START_TEST(vectors)
 {
 	unsigned char *m = map(3 * PAGE, PROT_READ | PROT_WRITE), got[100];
@@ -292,7 +436,7 @@ START_TEST(refused_later)
 	begin(_i);
 	ck_assert_int_eq(put(m, PAGE), 0);
 	bad(m + PAGE - 1, 2);
-	if (refused[_i])
+	if (modes[_i].refused)
 		answer(SECCOMP_RET_KILL_PROCESS);
 	fill(own, PAGE, 9);
 	ck_assert_int_eq(put(m, PAGE), 0);
@@ -314,18 +458,26 @@ int main(void)
 {
 	Suite *s = suite_create("user_copy");
 	TCase *t = suite_case(s, "copies", NULL, NULL);
-	int modes = filters_known() ? (int)MODES : 1;
+	bool filters = filters_known();
+	int n = filters ? (int)MODES : 1;
 
-	if (modes == 1)
+	if (!filters)
 		printf("no filters of system calls here (seccomp): only what the kernel copies is tested\n");
-	tcase_add_loop_test(t, good_memory, 0, modes);
-	tcase_add_loop_test(t, own_stack, 0, modes);
-	tcase_add_loop_test(t, not_mapped, 0, modes);
-	tcase_add_loop_test(t, read_only, 0, modes);
-	tcase_add_loop_test(t, ends_in_a_hole, 0, modes);
-	tcase_add_loop_test(t, behind_the_end_of_a_file, 0, modes);
-	tcase_add_loop_test(t, gone_a_moment_later, 0, modes);
-	tcase_add_loop_test(t, vectors, 0, modes);
-	tcase_add_loop_test(t, refused_later, 0, modes);
+	tcase_add_loop_test(t, good_memory, 0, n);
+	tcase_add_loop_test(t, own_stack, 0, n);
+	tcase_add_loop_test(t, not_mapped, 0, n);
+	tcase_add_loop_test(t, read_only, 0, n);
+	tcase_add_loop_test(t, ends_in_a_hole, 0, n);
+	tcase_add_loop_test(t, behind_the_end_of_a_file, 0, n);
+	tcase_add_loop_test(t, gone_a_moment_later, 0, n);
+	if (filters) {
+		tcase_add_test(t, by_file);
+		tcase_add_test(t, number_moves);
+		tcase_add_test(t, forked);
+	}
+	tcase_add_loop_test(t, number_stolen, 0, 4);
+	tcase_add_test(t, many_threads);
+	tcase_add_loop_test(t, vectors, 0, n);
+	tcase_add_loop_test(t, refused_later, 0, n);
 	return suite_run(s);
 }
