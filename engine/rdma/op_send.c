@@ -21,7 +21,7 @@
 #define READ_AHEAD ((uint64_t)8 << 20)
 #define SLICES 16u
 #define OFFER_AHEAD ((uint64_t)8 << 20)
-#define FETCH_LEAST 4096u /* a shorter write is sent with its bytes */
+#define FETCH_LEAST (RDS_OP_PIECE + 1) /* a write that is one piece costs less if its bytes are sent */
 
 /* ---- pieces ---- */
 

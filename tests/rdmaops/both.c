@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * both.c [WRITES] - an operation and its message arrive both or neither, as far as the writer can
+ * both.c [WRITES [BYTES]] - an operation and its message arrive both or neither, as far as the writer can
  * know.  Connections break all the time (the fault transport).  Each write that is reported as
  * successful brings its message, once, in order, and behind its bytes.
  *
@@ -17,12 +17,12 @@
 #include "rdma.h"
 
 #define PORT 4450
-#define LEN ((size_t)4096)
-#define SLOTS 16u
+#define SLOTS 12u /* a region has 1 MiB at most */
 #define WINDOW 8u
 #define MAX 100000u
 
 static unsigned writes = 10000;
+static size_t len = 4096;
 static struct shared {
 	uint64_t cookie;
 	_Atomic bool open;
@@ -34,12 +34,12 @@ static struct shared {
 static void owner(void)
 {
 	int fd = rds_bound(address(0), PORT);
-	unsigned char *region = pages(SLOTS * LEN);
+	unsigned char *region = pages(SLOTS * len);
 	struct box *b = box_new(fd);
 	unsigned i, next = 0;
 	uint64_t word;
 
-	expect(get_mr(fd, region, SLOTS * LEN, F_WRITE, &shared->cookie), 0, "GET_MR");
+	expect(get_mr(fd, region, SLOTS * len, F_WRITE, &shared->cookie), 0, "GET_MR");
 	atomic_store(&shared->open, true);
 	for (;;) {
 		struct letter l = box_letter(b);
@@ -50,7 +50,7 @@ static void owner(void)
 		check(i >= next && i <= writes, "message %u, %u was next", i, next);
 		if (i == writes)
 			break;
-		word = *(volatile uint64_t *)(void *)(region + i % SLOTS * LEN);
+		word = *(volatile uint64_t *)(void *)(region + i % SLOTS * len);
 		check(word > i, "message %u before its bytes", i);
 		shared->came[i] = true;
 		next = i + 1;
@@ -61,22 +61,22 @@ static void owner(void)
 static void send_write(int fd, const struct sockaddr_in *to, unsigned char *from, unsigned i)
 {
 	*(uint64_t *)(void *)from = i + 1;
-	write_numbered(fd, to, (struct op){.cookie = shared->cookie, .remote_addr = i % SLOTS * LEN},
-		       (struct vec){(uintptr_t)from, LEN}, i);
+	write_numbered(fd, to, (struct op){.cookie = shared->cookie, .remote_addr = i % SLOTS * len},
+		       (struct vec){(uintptr_t)from, len}, i);
 }
 
 static void writer(void)
 {
 	struct sockaddr_in to = name_of(address(0), PORT);
 	int fd = rds_bound(address(1), PORT + 1);
-	unsigned char *local = pages(SLOTS * LEN);
+	unsigned char *local = pages(SLOTS * len);
 	struct box *b = box_new(fd);
 	struct out o;
 	unsigned i;
 
 	for (i = 0; i < writes + WINDOW; i++) {
 		if (i < writes)
-			send_write(fd, &to, local + i % SLOTS * LEN, i);
+			send_write(fd, &to, local + i % SLOTS * len, i);
 		if (i >= WINDOW)
 			shared->status[i - WINDOW] = (signed char)box_status(b, i - WINDOW + 1);
 	}
@@ -92,6 +92,8 @@ int main(int argc, char **argv)
 
 	if (argc > 1)
 		writes = (unsigned)strtoul(argv[1], NULL, 0);
+	if (argc > 2)
+		len = strtoul(argv[2], NULL, 0);
 	check(writes <= MAX, "at most %u", MAX);
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	check(shared != MAP_FAILED, "%m");

@@ -28,7 +28,7 @@
 #include "rdma.h"
 
 #define PORT 4400 /* the owner's, the freer's, the writer's */
-#define LEN 65536
+#define LEN 69632 /* more than a piece: fetched, where that is possible */
 #define DEPTH 8
 #define ROUNDS 200 /* RDMAOPS_FREES: fewer of them */
 /* of the freer, by turns: what comes late is still seen after the next round has begun */

@@ -31,7 +31,7 @@
 #include "rdma.h"
 
 #define PORT 4400
-#define LEN ((size_t)64 << 10)
+#define LEN ((size_t)128 << 10) /* more than a piece: fetched, where that is possible */
 #define WRITES 10
 
 static int to_writer[2], to_parent[2]; /* pipes */
