@@ -26,7 +26,7 @@
  * Many connections carry a few messages and no more.  A busy one has place for so many that a full
  * ring is no reason to look for acknowledgements more often than REAP_EVERY.
  */
-#define UNACKED_START 4
+#define UNACKED_START 1
 #define UNACKED_BUSY 64
 
 _Static_assert(RDS_SOCK_MESSAGE_COST >= sizeof(struct rds_queue_item), "as socket/refcount.c counts");

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SLAB_CHUNK 8
+#define SLAB_CHUNK 2
 
 unsigned (*rds_hook_hangup)(struct rds_sock *sk);
 
