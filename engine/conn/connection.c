@@ -51,13 +51,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RDS_CONN_BUCKETS 4096
+#define RDS_CONN_BUCKETS 1024
 #define RDS_PEER_BUCKETS 256 /* ids are random: by their first byte */
 
 struct rds_conn_client rds_conn_client;
 
 static struct rds_conn *conn_free; /* control */
-static struct rds_conn *conn_table[RDS_CONN_BUCKETS];
+static struct rds_conn *conn_table[RDS_CONN_BUCKETS] RDS_TABLE;
 struct rds_conn *rds_conn_list;
 static unsigned conn_by_peer[RDS_PEER_BUCKETS]; /* how many there are */
 

@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 
+#include "engine/sys/compiler.h"
 #include "engine/sys/os.h"
 #include "engine/sys/process.h"
 
@@ -32,7 +33,7 @@ static struct {
 	struct port_entry *bucket[BUCKETS];
 	struct port_entry *oldest, *newest;
 	unsigned n, asked;
-} port_cache;
+} port_cache RDS_TABLE;
 
 static unsigned port_hash(const struct rds_addr *a)
 {

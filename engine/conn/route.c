@@ -286,7 +286,7 @@ static enum route_fate route_decide(const struct rds_conn *unrouted, bool local,
 }
 
 /* ports for which a message was found to wait; control held */
-static struct rds_port_set ports_waiting;
+static struct rds_port_set ports_waiting RDS_TABLE;
 
 static enum route_fate route_item(const struct rds_conn *unrouted, bool local, const struct rds_addr *dst,
 				  struct rds_queue_item *q, struct rds_conn_id *id, struct rds_conn **to)

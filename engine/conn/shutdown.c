@@ -22,7 +22,7 @@ static struct rds_conn *conn_graveyard; /* control */
  * Ports that the registry was asked about, and ports whose messages are rerouted; both empty
  * between two uses.  control held.
  */
-static struct rds_port_set ports_asked, ports_rerouted;
+static struct rds_port_set ports_asked RDS_TABLE, ports_rerouted RDS_TABLE;
 
 /*
  * Logs what the kernel's RDS prints of its connections, and over which transport and to which

@@ -31,7 +31,7 @@
 #define MR_BUCKETS 1024u
 #define PAGE ((uint64_t)4096)
 
-static struct rds_mr *table[MR_BUCKETS]; /* rx */
+static struct rds_mr *table[MR_BUCKETS] RDS_TABLE; /* rx */
 static uint32_t last_rkey;		 /* rx; 0: none yet */
 
 static struct rds_mr **mr_bucket(uint32_t rkey)

@@ -31,7 +31,7 @@ enum {
 	PARTING /* its thread closes it after it has closed the descriptor of the socket */
 };
 
-static _Atomic(struct borrower_channel *) chunks[CHUNKS];
+static _Atomic(struct borrower_channel *) chunks[CHUNKS] RDS_TABLE;
 static _Atomic pid_t pool_pid;	    /* the process that made these channels */
 static _Atomic uint64_t stopped_at; /* when an owner last failed to close its end in time */
 static _Atomic unsigned channels;   /* how many were ever made; 0: there is nothing to look for */

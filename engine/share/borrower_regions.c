@@ -42,7 +42,7 @@ struct region_entry {
 	_Atomic uint64_t base, len, flags;
 };
 
-static _Atomic(struct region_entry *) chunks[CHUNKS];
+static _Atomic(struct region_entry *) chunks[CHUNKS] RDS_TABLE;
 static _Atomic unsigned entries;	/* how many are in use */
 static _Atomic unsigned generation = 1; /* goes up when an entry is added */
 

@@ -196,7 +196,7 @@ static struct rds_queue_item *unsent_take_run(struct rds_queue_item **list)
  */
 static void unsent_flag_follows(struct rds_queue_item *run)
 {
-	static struct rds_port_set said; /* control */
+	static struct rds_port_set said RDS_TABLE; /* control */
 	struct rds_queue_item *q;
 	uint32_t last = 0;
 

@@ -265,7 +265,7 @@ int rds_mailbox_empty(int mailbox, struct rds_sock *sk)
 /* ---- a sender's side; control and the connection's tx held ---- */
 
 /* The ports of one connection that have been handled; empty between two uses. control held. */
-static struct rds_port_set seen;
+static struct rds_port_set seen RDS_TABLE;
 
 /* The next message for the port; NULL if there is none, or if it belongs to an operation. */
 static struct rds_queue_item *queued_next_for(struct rds_queue_item *q, uint16_t port)

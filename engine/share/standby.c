@@ -30,7 +30,7 @@
 #define CHUNKS 1024
 
 pthread_mutex_t standby_lock = PTHREAD_MUTEX_INITIALIZER;
-static _Atomic(struct standby *) chunks[CHUNKS]; /* never freed */
+static _Atomic(struct standby *) chunks[CHUNKS] RDS_TABLE; /* never freed */
 static _Atomic unsigned held;
 
 /* ---- entries ---- */

@@ -12,7 +12,7 @@
  */
 #define RDS_BOUND_BUCKETS 4096
 
-static struct rds_sock *bound_table[RDS_BOUND_BUCKETS];
+static struct rds_sock *bound_table[RDS_BOUND_BUCKETS] RDS_TABLE;
 
 static inline unsigned bound_hash(const struct in6_addr *ip, uint16_t port)
 {

@@ -10,5 +10,10 @@
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 #define container_of(p, type, member) ((type *)((char *)(p)-offsetof(type, member)))
+/*
+ * A variable of some pages that is zero at first, and of which most processes touch little. The linker puts
+ * these behind all others, which then lie close together: so a process has few pages of them.
+ */
+#define RDS_TABLE __attribute__((section(".bss.tables")))
 
 #endif

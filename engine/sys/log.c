@@ -23,6 +23,7 @@
 #include <string.h>
 #include <sys/select.h>
 
+#include "engine/sys/compiler.h"
 #include "engine/sys/os.h"
 
 #define LINE_MAX_LEN 1024 /* below PIPE_BUF, so lines of several processes never mix */
@@ -45,7 +46,7 @@ _Static_assert(LINE_MAX_LEN < PIPE_BUF, "one line is one atomic write");
 _Atomic int rds_log_max = RDS_LOG_WARN;
 
 /* Written once, by rds_log_setup(), before the first line that could use it. */
-static char file_path[PATH_MAX];
+static char file_path[PATH_MAX] RDS_TABLE;
 static _Atomic bool file_wanted;
 
 static _Atomic int file_fd = -1;

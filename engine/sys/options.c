@@ -23,6 +23,7 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include "engine/sys/compiler.h"
 #include "engine/sys/log.h"
 #include "engine/sys/options_table.h"
 #include "engine/sys/patience.h"
@@ -62,7 +63,7 @@ static const struct option {
 };
 #define OPTIONS (sizeof(table) / sizeof(table[0]))
 
-static char copy[COPY_BYTES]; /* "NAME=value\0" without the prefix; an empty string ends the list */
+static char copy[COPY_BYTES] RDS_TABLE; /* "NAME=value\0" without the prefix; an empty string ends the list */
 static bool copied, copy_overflow;
 
 static struct rds_options options;

@@ -40,7 +40,7 @@ struct fd_page {
 	struct fd_entry e[FD_PAGE];
 };
 
-static _Atomic(struct fd_page *) fd_pages[FD_PAGES];
+static _Atomic(struct fd_page *) fd_pages[FD_PAGES] RDS_TABLE;
 static pthread_mutex_t fds_lock = PTHREAD_MUTEX_INITIALIZER;
 /*
  * A vfork child shares this memory but not the descriptors, so it must not move those of its

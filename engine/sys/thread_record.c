@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <sys/syscall.h>
 
+#include "engine/sys/compiler.h"
 #include "engine/sys/fence.h"
 #include "engine/sys/log.h"
 #include "engine/sys/os.h"
@@ -34,7 +35,7 @@ struct rds_thread rds_thread_none = {.ncalls = RDS_THREAD_CALLS};
 __thread struct rds_thread *rds_thread __attribute__((tls_model("initial-exec"))) = &rds_thread_none;
 static __thread bool never __attribute__((tls_model("initial-exec")));
 
-static struct rds_thread records[RECORDS];
+static struct rds_thread records[RECORDS] RDS_TABLE;
 static _Atomic unsigned used; /* records[0..used) have been given to a thread */
 static struct rds_thread *free_list;
 static pthread_mutex_t records_lock = PTHREAD_MUTEX_INITIALIZER;

@@ -26,7 +26,7 @@
 #include "engine/sys/os.h"
 
 _Atomic bool rds_fds_active;
-_Atomic(struct fds_chunk *) rds_fds_root[FDS_CHUNKS];
+_Atomic(struct fds_chunk *) rds_fds_root[FDS_CHUNKS] RDS_TABLE;
 
 static _Atomic int fds_top;
 

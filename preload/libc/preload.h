@@ -47,6 +47,7 @@
 
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
+#define RDS_TABLE __attribute__((section(".bss.tables"))) /* engine/sys/compiler.h */
 
 #define PF_RDS_NUMBER 21
 

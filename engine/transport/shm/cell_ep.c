@@ -24,7 +24,7 @@
 #define OUTGROWN_MESSAGES 64
 #define OUTGROWN_NS (32 * 1000000ull)
 
-struct cell_ep *shm_cell_eps[REGISTRY_SLOTS];
+struct cell_ep *shm_cell_eps[REGISTRY_SLOTS] RDS_TABLE;
 static uint16_t last_number; /* rx */
 
 static struct shm_line *line_of(uint32_t slot)

@@ -44,7 +44,7 @@ static struct cells_pool {
 	uint32_t free[SLABS_MOST * SHM_SLAB_CELLS]; /* the last one is used next */
 	uint32_t late[SLABS_MOST * SHM_SLAB_CELLS]; /* put back, but their receivers may still have them */
 	struct shm_cell copy[SHM_SLAB_CELLS];	    /* of a slab that others may give back now */
-} pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} pool RDS_TABLE = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 struct shm_line *shm_cells_line;
 

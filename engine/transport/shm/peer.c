@@ -25,7 +25,7 @@
 #define SOCKETS_PER_PEER 16
 #define LISTEN_PAUSE_NS (100 * 1000000ull)
 
-struct shm rds_shm;
+struct shm rds_shm RDS_TABLE;
 
 static socklen_t shm_peer_address(const struct rds_procid *id, struct sockaddr_un *un)
 {

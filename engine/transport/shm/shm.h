@@ -191,7 +191,6 @@ struct shm {
 	/* rx */
 	struct shm_inbox *inbox;
 	_Atomic int inbox_fd;
-	struct shm_ep *bells[SHM_BELLS];
 	/* where the search for a free bell starts; all used bells are below */
 	uint32_t next_bell, bell_top;
 	struct shm_ep *hot[SHM_HOT];
@@ -231,6 +230,7 @@ struct shm {
 	_Atomic(struct shm_peer *) recheck_list;
 	struct rds_timer unread_timer; /* peer_read.c, helper */
 	_Atomic bool recheck_armed, sweep_armed;
+	struct shm_ep *bells[SHM_BELLS]; /* rx; last, as few are used */
 };
 extern struct shm rds_shm;
 

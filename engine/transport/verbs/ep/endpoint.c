@@ -38,7 +38,7 @@ static void ep_nudge_timer(struct rds_timer *tm);
 static void ep_broken_timer(struct rds_timer *tm);
 static void ep_close_timer(struct rds_timer *tm);
 
-struct verbs_eps verbs_eps;
+struct verbs_eps verbs_eps RDS_TABLE;
 
 /* ---- made ---- */
 
