@@ -10,6 +10,8 @@
 
 #include "engine/conn/client.h"
 
+#include <stdlib.h>
+
 /* by a program that does not sleep, before busy peers are asked for deferred work */
 #define LOOKS_IN_VAIN 64
 
@@ -146,6 +148,16 @@ bool rds_queue_want_room_all(void)
 	return queue_busy_each(queue_want_room_one);
 }
 
+/* Nothing is kept for the peer, and it is not looked at until the next message: what that needs is made anew. */
+static void conn_rest(struct rds_conn *conn)
+{
+	free(conn->unacked);
+	conn->unacked = NULL;
+	conn->head = conn->cap = 0;
+	if (conn->ep && conn->t->ops->rest)
+		conn->t->ops->rest(conn->ep);
+}
+
 bool rds_conn_awaited(struct rds_conn *conn)
 {
 	bool yes;
@@ -158,6 +170,8 @@ bool rds_conn_awaited(struct rds_conn *conn)
 		yes = rds_conn_client.ops_unfinished(conn);
 		rx_unlock();
 	}
+	if (!yes)
+		conn_rest(conn);
 	rds_unlock(&conn->tx);
 	return yes;
 }

@@ -257,6 +257,12 @@ struct rds_transport_ops {
 	void (*watch)(struct rds_ep *ep);
 
 	/*
+	 * All of the engine's messages are acknowledged, and none has come for a while: memory for the
+	 * next ones can be others' until then.  conn->tx.  NULL: it has none.
+	 */
+	void (*rest)(struct rds_ep *ep);
+
+	/*
 	 * Will the peer's fetch() on this endpoint work?  Then bytes of this process's memory need
 	 * not be sent.  conn->tx; NULL: it never works.
 	 */

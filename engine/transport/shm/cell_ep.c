@@ -247,6 +247,16 @@ static void ep_watch(struct rds_ep *rep)
 	shm_cell_watch((struct cell_ep *)rep, false);
 }
 
+static void ep_rest(struct rds_ep *rep)
+{
+	struct cell_ep *ep = (struct cell_ep *)rep;
+
+	while (!under_way(ep) && ep->n_own) {
+		shm_cell_put(cell_load(&ep->own[--ep->n_own]));
+		cell_store(&ep->own[ep->n_own], SHM_CELLS_MAX);
+	}
+}
+
 static void ep_release(struct rds_ep *rep, void *token)
 {
 	(void)rep; /* nothing waits in place */
@@ -384,6 +394,7 @@ static const struct rds_transport_ops cell_ops = {
 	.acked = ep_acked,
 	.want_room = ep_want_room,
 	.watch = ep_watch,
+	.rest = ep_rest,
 	.ack = shm_cell_ack,
 	.release = ep_release,
 };

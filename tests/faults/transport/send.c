@@ -234,6 +234,14 @@ static void fault_watch(struct rds_ep *ep)
 		fault_inner_ops(f)->watch(f->inner);
 }
 
+static void fault_rest(struct rds_ep *ep)
+{
+	struct fault_ep *f = (struct fault_ep *)ep;
+
+	if (fault_inner_ops(f)->rest)
+		fault_inner_ops(f)->rest(f->inner);
+}
+
 static bool fault_fetchable(struct rds_ep *ep)
 {
 	struct fault_ep *f = (struct fault_ep *)ep;
@@ -316,6 +324,7 @@ void fault_send_ops(struct fault *fl)
 		fl->ops.push = fault_push;
 	if (fl->inner->ops->watch)
 		fl->ops.watch = fault_watch;
+	fl->ops.rest = fault_rest;
 	if (fl->inner->ops->fetchable)
 		fl->ops.fetchable = fault_fetchable;
 	if (fl->inner->ops->describe)
