@@ -136,6 +136,7 @@ static const struct rds_transport_up transport_up = {
 	.evacuate = rds_inc_evacuate,
 	.writable = rds_conn_writable,
 	.awaited = rds_conn_awaited,
+	.id = rds_conn_id,
 	.sent = rds_queue_sent,
 	.push_later = rds_conn_push_later,
 	.op_done = rds_op_device_done,

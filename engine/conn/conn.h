@@ -50,8 +50,19 @@ struct rds_conn_redirect {
 #define RDS_REDIRECTS_MAX 16
 #define RDS_PONGS_MAX 16
 struct rds_conn_sources;
-/* What the receive path leaves for few connections: made when it is first needed (work.c).  rx. */
+/*
+ * What few connections need on their receive side: made when it is first needed (work.c), and for the first
+ * operation (rds_ops_prepare()).  rx.
+ */
 struct rds_conn_seldom {
+	/* the message of the last failed operation, which is not delivered */
+	uint64_t void_message;
+	/*
+	 * The connection has broken, and the peer may not have got the answer that refuses the
+	 * piece behind `acked`.  Until it sends more than `all`, no more than that is acknowledged
+	 * when a connection is made.
+	 */
+	struct rds_received refused;
 	uint16_t pongs[RDS_PONGS_MAX]; /* ports whose pings are to be answered */
 	unsigned npongs;
 	/* where messages of another user's process come from (source.c); NULL: there were none */
@@ -74,13 +85,13 @@ enum rds_conn_reason {
 	RDS_REASON_CORRUPTED = 31,    /* corrupted header in incoming msg */
 };
 
-/* For rds-info.  Times are seconds since 1970, 0: never. */
+/* For rds-info.  Times are seconds since 1970 (until 2106), 0: never. */
 struct rds_conn_history {
-	int64_t attempt_at, up_at, down_at; /* the last time of each; down_at: it had been up */
+	uint32_t attempt_at, up_at, down_at; /* the last time of each; down_at: it had been up */
 	/* ours and the peer's, since it was last up (with the attempt that succeeded) */
 	uint32_t attempts;
 	/* why it went down, or did not come up: enum rds_conn_reason */
-	uint32_t reason;
+	uint8_t reason;
 };
 
 /*
@@ -99,16 +110,17 @@ struct rds_conn {
 	uint64_t received; /* by the peer, when the connection came up (rds_received.all) */
 	struct rds_queue_unacked *unacked; /* ring buffer of cap entries, first at head */
 	unsigned head, count, cap;
-	unsigned since_reap;
 	struct rds_queue_item *queue, **queue_tail;
 	/* state: written under control + tx, read under either */
 	_Atomic enum rds_conn_state state;
 	_Atomic unsigned nanswers; /* unsent answers to the peer's operations: a look needs no rx */
 	struct rds_cong_far fcong;
 	/* send_queued and copy_from_user, not yet added to the counters */
-	uint64_t st_queued, st_bytes;
-	struct rds_conn *busy_next;
+	uint64_t st_bytes;
+	uint32_t st_queued;
 	unsigned queue_len;
+	struct rds_conn *busy_next;
+	uint8_t since_reap;
 	bool busy;	/* on the list of connections that may hold messages (busy_conns.c) */
 	bool impatient; /* while messages wait in the queue, senders do not wait for room */
 	/* a sender waits for the endpoint's room, even if no message is kept here */
@@ -119,8 +131,6 @@ struct rds_conn {
 	_Atomic uint64_t next_rx;
 	/* messages that still lie in the endpoint's memory, oldest first */
 	struct rds_inc *inplace, *inplace_last;
-	/* the message of the last failed operation, which is not delivered */
-	uint64_t void_message;
 	struct rds_conn_rdma *rdma; /* NULL: it has carried no operation (rdma/rdma.h) */
 	struct rds_conn_seldom *seldom;
 	_Atomic unsigned nredirects_out, nredirects_in;
@@ -131,7 +141,6 @@ struct rds_conn {
 	_Atomic unsigned nadvertise; /* keys of regions that the peer is to be told */
 
 	struct rds_conn_id id;
-	enum rds_conn_kind kind;
 	struct rds_conn *hash_next;
 	/* in rds_conn_list; later among those that have ended (control) */
 	struct rds_conn *next;
@@ -146,10 +155,11 @@ struct rds_conn {
 	/* tx: broken and closed, but unacknowledged messages still lie there, for lack of memory */
 	struct rds_ep *stale;
 	struct rds_timer retry;
-	uint64_t backoff_ms;
 	/* first failed attempt since it was last up, 0: none (tx) */
 	uint64_t unreachable_since;
 	struct rds_conn_history history; /* tx */
+	uint32_t backoff_ms;
+	uint8_t kind; /* enum rds_conn_kind */
 	/* the peer made the request for `pending` (written under tx) */
 	bool peer_asked;
 	bool peer_asked_again;		 /* UP, and the peer has asked for a connection once more */
@@ -196,16 +206,10 @@ struct rds_conn {
 	unsigned nhandoff_said;
 	_Atomic unsigned device_writes; /* that devices carry out now; written under rx */
 	uint64_t offered_seq;		/* number of the last piece that lends memory (tx) */
-	/*
-	 * The connection has broken, and the peer may not have got the answer that refuses the
-	 * piece behind `acked`.  Until it sends more than `all`, no more than that is acknowledged
-	 * when a connection is made (rx).
-	 */
-	struct rds_received refused;
 	/* unsent answers, and in the queue: to operations, to pings and of port_moved.c */
 	_Atomic uint64_t answer_bytes;
 };
-_Static_assert(sizeof(struct rds_conn) <= 520, "of which a host may have a million");
+_Static_assert(sizeof(struct rds_conn) <= 472, "of which a host may have a million");
 
 /*
  * connection.c and accept.c.  With control held, the last two also with conn->tx.
@@ -231,6 +235,7 @@ void rds_conn_up(struct rds_conn *conn, struct rds_ep *ep, struct rds_received t
 struct rds_conn *rds_conn_opened(struct rds_transport *t, struct rds_ep *ep, const struct rds_conn_id *id, int *why);
 void rds_conn_meet_later(struct rds_transport *t);
 void rds_conn_outgrown(struct rds_conn *conn);
+const struct rds_conn_id *rds_conn_id(const struct rds_conn *conn);
 void rds_conn_writable(struct rds_conn *conn);
 void rds_conn_push_later(struct rds_conn *conn);
 void rds_conn_unlist(struct rds_conn *conn); /* control: remove from the tables */

@@ -85,6 +85,11 @@ struct rds_conn *rds_conn_find(enum rds_conn_kind kind, const struct rds_conn_id
 	return NULL;
 }
 
+const struct rds_conn_id *rds_conn_id(const struct rds_conn *conn)
+{
+	return &conn->id;
+}
+
 /* They are counted one by one only if there may be so many. */
 bool rds_conn_peer_has(const struct rds_procid *peer, unsigned n)
 {
@@ -149,7 +154,7 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 		return NULL;
 	rds_lock(&conn->tx);
 	conn->id = *id;
-	conn->kind = kind;
+	conn->kind = (uint8_t)kind;
 	conn->t = conn_transport_for(kind, id);
 	conn->retry.fn = conn_retry;
 	conn->next_tx = 1;
@@ -163,9 +168,8 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 	conn->queue_tail = &conn->queue;
 	atomic_store(&conn->nanswers, 0);
 	atomic_store(&conn->answer_bytes, 0);
-	conn->offered_seq = conn->void_message = 0;
+	conn->offered_seq = 0;
 	conn->pulled = false;
-	conn->refused = (struct rds_received){0};
 	conn->backoff_ms = 0;
 	conn->impatient = false;
 	conn->closed_seq = 0;
@@ -374,7 +378,8 @@ void rds_conn_backoff(struct rds_conn *conn)
 
 	os_random(&r, sizeof(r));
 	rds_timer_set(&conn->retry, os_now_ns() + r % (limit * 1000000 + 1));
-	conn->backoff_ms = limit * 2 > (uint64_t)o->reconnect_max_ms ? (uint64_t)o->reconnect_max_ms : limit * 2;
+	limit = limit * 2 > (uint64_t)o->reconnect_max_ms ? (uint64_t)o->reconnect_max_ms : limit * 2;
+	conn->backoff_ms = (uint32_t)limit;
 }
 
 void rds_conn_retry_later(struct rds_conn *conn)
@@ -426,8 +431,8 @@ struct rds_received rds_conn_received(struct rds_conn *conn)
 	rx_lock();
 	r.acked = rds_conn_recv_taken(conn);
 	r.all = atomic_load_explicit(&conn->next_rx, memory_order_relaxed) - 1;
-	if (r.all == conn->refused.all && r.acked > conn->refused.acked)
-		r.acked = conn->refused.acked;
+	if (conn->seldom && r.all == conn->seldom->refused.all && r.acked > conn->seldom->refused.acked)
+		r.acked = conn->seldom->refused.acked;
 	rx_unlock();
 	return r;
 }

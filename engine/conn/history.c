@@ -11,13 +11,13 @@
 
 void rds_conn_history_attempt(struct rds_conn *conn)
 {
-	conn->history.attempt_at = os_wall_seconds();
+	conn->history.attempt_at = (uint32_t)os_wall_seconds();
 	conn->history.attempts++;
 }
 
 void rds_conn_history_up(struct rds_conn *conn)
 {
-	conn->history.up_at = os_wall_seconds();
+	conn->history.up_at = (uint32_t)os_wall_seconds();
 }
 
 /* The numbers are those of kernels with InfiniBand; the nearest one is used. */
@@ -45,7 +45,7 @@ void rds_conn_history_down(struct rds_conn *conn, bool was_up, int why)
 	conn->history.reason = history_reason(was_up, why);
 	if (!was_up)
 		return;
-	conn->history.down_at = os_wall_seconds();
+	conn->history.down_at = (uint32_t)os_wall_seconds();
 	conn->history.attempts = 0;
 }
 

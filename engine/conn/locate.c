@@ -163,7 +163,7 @@ void rds_route_retry(struct rds_conn *conn)
 		if (local)
 			conn->backoff_ms = conn->backoff_ms < HANDOVER_MS ? conn->backoff_ms : HANDOVER_MS;
 		else if (!conn->far)
-			conn->backoff_ms = (uint64_t)rds_options()->reconnect_max_ms;
+			conn->backoff_ms = (uint32_t)rds_options()->reconnect_max_ms;
 		rds_conn_backoff(conn);
 	} else {
 		conn->backoff_ms = 0;

@@ -74,7 +74,7 @@ static enum rds_rx_verdict receive_dispatch(struct rds_conn *conn, struct rds_ep
 
 	if (unlikely(rx->hdr.dport == 0))
 		return receive_ping(conn, &rx->hdr);
-	if (unlikely(rx->hdr.op) && rx->hdr.op == conn->void_message)
+	if (unlikely(rx->hdr.op) && conn->seldom && rx->hdr.op == conn->seldom->void_message)
 		return RDS_RX_DONE; /* its operation has failed */
 	if (unlikely(registry_slot_is_others(conn->id.peer_slot))) {
 		enum rds_rx_verdict v = rds_conn_source(conn, rx->hdr.sport);

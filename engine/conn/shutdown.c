@@ -404,7 +404,7 @@ void rds_conn_down(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 	if (crossing && conn->backoff_ms < 16)
 		conn->backoff_ms = 16; /* the peer's own attempt is under way: give it time */
 	if (why == -EPROTO)	       /* protocol error: no hurry with such a peer */
-		conn->backoff_ms = (uint64_t)rds_options()->reconnect_max_ms;
+		conn->backoff_ms = (uint32_t)rds_options()->reconnect_max_ms;
 	rds_conn_retry_later(conn);
 }
 

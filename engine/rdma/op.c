@@ -66,7 +66,7 @@ bool rds_ops_prepare_rx(struct rds_conn *conn)
 
 	if (likely(r))
 		return true;
-	r = calloc(1, sizeof(*r));
+	r = rds_conn_seldom_get(conn) ? calloc(1, sizeof(*r)) : NULL;
 	if (!r)
 		return false;
 	r->ops_tail = &r->ops;

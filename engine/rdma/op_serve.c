@@ -50,7 +50,7 @@ static void serve_send_result(struct rds_conn *conn, struct rds_queue_item *q, c
 
 	if (status) {
 		conn->rdma->void_op = asked->id;
-		conn->void_message = asked->message;
+		conn->seldom->void_message = asked->message;
 		q->u.refused = rx->hdr.seq;
 	}
 	rds_wire_op_encode(&h, q->data);
@@ -71,12 +71,15 @@ static void refused_limit(const struct rds_queue_unacked *answer, uint64_t *acke
 void rds_op_refusals_note(struct rds_conn *conn, bool closed)
 {
 	const uint64_t all = atomic_load_explicit(&conn->next_rx, memory_order_relaxed) - 1;
+	struct rds_conn_seldom *s = conn->seldom;
 	const struct rds_queue_item *q;
 	uint64_t acked = all;
 	unsigned i;
 
-	if (closed ? conn->refused.all : conn->refused.all == all)
-		acked = conn->refused.acked;
+	if (!s) /* there was no operation */
+		return;
+	if (closed ? s->refused.all : s->refused.all == all)
+		acked = s->refused.acked;
 	for (i = 0; i < conn->count; i++)
 		refused_limit(rds_queue_unacked_at(conn, i), &acked);
 	for (q = conn->queue; q; q = q->next)
@@ -84,9 +87,9 @@ void rds_op_refusals_note(struct rds_conn *conn, bool closed)
 	for (q = conn->rdma ? conn->rdma->answers : NULL; q; q = q->next)
 		refused_limit(&q->u, &acked);
 	if (acked < all)
-		conn->refused = (struct rds_received){.acked = acked, .all = all};
+		s->refused = (struct rds_received){.acked = acked, .all = all};
 	else
-		conn->refused = (struct rds_received){0};
+		s->refused = (struct rds_received){0};
 }
 
 /*
@@ -370,7 +373,7 @@ enum rds_rx_verdict rds_op_recv_piece(struct rds_conn *conn, struct rds_ep *ep, 
 	}
 	if (unlikely(!rds_ops_prepare_rx(conn) || serve_out_of_reach(conn, &h)))
 		return RDS_RX_LATER;
-	if (rds_wire_op_is_request(h.kind) && h.message == conn->void_message && h.message)
+	if (rds_wire_op_is_request(h.kind) && h.message == conn->seldom->void_message && h.message)
 		return serve_voided(conn, rx, &h);
 	switch (h.kind) {
 	case RDS_OP_WRITE:

@@ -33,9 +33,10 @@ typedef struct {
 	 * on it
 	 */
 	_Atomic uint32_t bias_exits;
-	enum rds_lock_kind kind;
+	uint8_t kind; /* enum rds_lock_kind */
 	/* written by the holder of the word */
-	uint32_t streak, reluctance;
+	uint8_t reluctance;
+	uint32_t streak;
 	struct rds_thread *last; /* the thread that took the word last, `streak` times in a row */
 	uint64_t since;		 /* time at which the bias was given */
 } rds_lock_t;

@@ -412,6 +412,8 @@ struct rds_transport_up {
 	void (*writable)(struct rds_conn *conn);
 	/* Does anything of this connection wait for its peer?  Helper, no lock held. */
 	bool (*awaited)(struct rds_conn *conn);
+	/* Which connection it is: valid while an endpoint of it is not closed.  Any lock. */
+	const struct rds_conn_id *(*id)(const struct rds_conn *conn);
 	/*
 	 * The highest sequence number that any endpoint of the connection was given so far, or is
 	 * being given.  An acknowledgement of a higher number is invalid.  A transport that frees

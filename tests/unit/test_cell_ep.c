@@ -169,7 +169,9 @@ static struct rds_conn *other_opened(struct rds_ep *ep, const struct rds_conn_id
 	if (others[i])
 		return NULL;
 	rx_lock();
-	others[i] = ((struct rds_ep_head *)ep)->conn = calloc(1, sizeof(struct rds_conn));
+	others[i] = calloc(1, sizeof(struct rds_conn));
+	others[i]->id = *id;
+	((struct rds_ep_head *)ep)->conn = others[i];
 	rx_unlock();
 	return others[i];
 }
@@ -208,7 +210,13 @@ static void on_outgrown(struct rds_conn *conn)
 	n_outgrown++;
 }
 
-static const struct rds_transport_up up = {.message = on_message,
+static const struct rds_conn_id *on_id(const struct rds_conn *conn)
+{
+	return &conn->id;
+}
+
+static const struct rds_transport_up up = {.id = on_id,
+					   .message = on_message,
 					   .down = on_down,
 					   .opened = on_opened,
 					   .meet_later = on_meet_later,
@@ -396,8 +404,7 @@ static struct rds_ep *other_sends(unsigned char i)
 	struct rds_conn *other = conn_new((unsigned char)(10 + i), (unsigned char)(20 + i));
 	struct rds_ep *ep;
 
-	ck_assert_int_eq(shm_open_cells(&rds_shm.t, &other->id, near, &ep), 0);
-	free(other);
+	ck_assert_int_eq(shm_open_cells(&rds_shm.t, &other->id, other, &ep), 0);
 	near_ep = ep;
 	sends(1, 1);
 	rx_lock();

@@ -209,8 +209,8 @@ START_TEST(test_refusal_unsent)
 	ck_assert_ptr_nonnull(conn.rdma->answers);
 	breaks();
 	ck_assert_ptr_null(conn.rdma->answers);
-	ck_assert_uint_eq(conn.refused.acked, 1);
-	ck_assert_uint_eq(conn.refused.all, 4);
+	ck_assert_uint_eq(conn.seldom->refused.acked, 1);
+	ck_assert_uint_eq(conn.seldom->refused.all, 4);
 	rds_conn_work_run();
 }
 END_TEST
@@ -218,22 +218,22 @@ END_TEST
 /* Messages arrive between that and the end of the endpoint: they do not void it. */
 START_TEST(test_refusal_and_more)
 {
-	conn.refused = (struct rds_received){.acked = 1, .all = 4};
+	rds_conn_seldom_get(&conn)->refused = (struct rds_received){.acked = 1, .all = 4};
 	atomic_store(&conn.next_rx, 5);
 	comes_late = 8;
 	breaks();
-	ck_assert_uint_eq(conn.refused.acked, 1);
-	ck_assert_uint_eq(conn.refused.all, 7);
+	ck_assert_uint_eq(conn.seldom->refused.acked, 1);
+	ck_assert_uint_eq(conn.seldom->refused.all, 7);
 }
 END_TEST
 
 /* The peer has sent more since, so it has heard of the refusal. */
 START_TEST(test_refusal_is_old)
 {
-	conn.refused = (struct rds_received){.acked = 1, .all = 4};
+	rds_conn_seldom_get(&conn)->refused = (struct rds_received){.acked = 1, .all = 4};
 	atomic_store(&conn.next_rx, 6);
 	breaks();
-	ck_assert_uint_eq(conn.refused.all, 0);
+	ck_assert_uint_eq(conn.seldom->refused.all, 0);
 }
 END_TEST
 

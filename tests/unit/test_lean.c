@@ -303,7 +303,7 @@ START_TEST(test_piece)
 	offered_again(&(struct rds_hdr){.seq = 1, .flags = RDS_FLAG_OP, .len = RDS_OP_HDR}, piece,
 		      sizeof(struct rds_conn_rdma));
 	ck_assert_uint_eq(conn.rdma->void_op, 3); /* there is no such region */
-	ck_assert_uint_eq(conn.void_message, 3);
+	ck_assert_uint_eq(conn.seldom->void_message, 3);
 	ck_assert_uint_eq(atomic_load(&conn.nanswers), 1);
 }
 END_TEST

@@ -22,7 +22,7 @@
  * and 8 to 13 KiB (docs/performance.md, crowd).
  */
 #define OUTGROWN_MESSAGES 64
-#define OUTGROWN_NS (32 * 1000000ull)
+#define OUTGROWN_MS 32
 
 struct cell_ep *shm_cell_eps[REGISTRY_SLOTS] RDS_TABLE;
 static uint16_t last_number; /* rx */
@@ -96,6 +96,7 @@ static uint64_t ep_acked(struct rds_ep *rep)
 /* The cell for the next message: the same again while it is alone, because it is in the cache. */
 static struct shm_cell *ep_cell(struct cell_ep *ep, unsigned at)
 {
+	const struct rds_conn_id *id;
 	struct shm_cell *cell;
 	uint32_t n;
 
@@ -106,11 +107,12 @@ static struct shm_cell *ep_cell(struct cell_ep *ep, unsigned at)
 	cell_store(&ep->own[at], n);
 	ep->n_own = (uint8_t)(at + 1);
 	cell = shm_cell_own(n);
+	id = ep->head.t->up->id(ep->head.conn);
 	if (likely(cell)) {
-		cell->laddr = ep->laddr;
-		cell->faddr = ep->faddr;
-		cell->scope = ep->scope;
-		cell->tos = ep->tos;
+		cell->laddr = id->laddr;
+		cell->faddr = id->faddr;
+		cell->scope = id->scope;
+		cell->tos = id->tos;
 	}
 	return cell;
 }
@@ -118,16 +120,15 @@ static struct shm_cell *ep_cell(struct cell_ep *ep, unsigned at)
 /* Much traffic is worth a ring. */
 static void ep_count(struct cell_ep *ep)
 {
-	uint32_t sent = cell_load(&ep->sent) + 1;
-	uint64_t now;
+	uint32_t sent = cell_load(&ep->sent) + 1, now;
 
 	cell_store(&ep->sent, sent);
 	if (likely(sent % OUTGROWN_MESSAGES))
 		return;
-	now = os_now_ns();
-	if (now - ep->counted_at < OUTGROWN_NS)
+	now = shm_cell_now_ms();
+	if (now - ep->counted_ms < OUTGROWN_MS)
 		ep->head.t->up->outgrown(ep->head.conn);
-	ep->counted_at = now;
+	ep->counted_ms = now;
 }
 
 static int ep_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len,
@@ -286,10 +287,6 @@ struct cell_ep *shm_cell_ep_new(struct rds_transport *t, const struct rds_conn_i
 	ep->there = -1;
 	for (unsigned i = 0; i < CELL_CREDITS; i++)
 		cell_store(&ep->own[i], SHM_CELLS_MAX); /* none, and nobody else's */
-	ep->laddr = id->laddr;
-	ep->faddr = id->faddr;
-	ep->scope = id->scope;
-	ep->tos = id->tos;
 	rx_lock();
 	if (unlikely(!shm_cell_transport.up))
 		shm_cell_transport.up = t->up;

@@ -8,8 +8,9 @@
 #define REGISTRY_SLOTS 1024 /* of processes in a registry */
 #define CELL_CREDITS 16	    /* cells of an endpoint that are under way; a power of two */
 
+/* The fields of one size lie together: there are no holes. */
 struct cell_ep {
-	struct rds_ep_head head;
+	struct rds_ep_head head; /* by its connection the peer's first cell finds it */
 	/* rx */
 	struct cell_ep *slot_next;  /* of the same slot */
 	struct cell_ep *ready_next; /* of those with cells to deliver */
@@ -17,41 +18,46 @@ struct cell_ep {
 	/* Lists that any thread puts an endpoint on, and one takes as a whole. */
 	struct cell_ep *want_next, *watch_next;
 	uint64_t to; /* registry_slab_word() of the peer */
-	uint32_t slot;
-	uint16_t here; /* number of this endpoint */
-	int32_t there; /* that of the peer's, or -1; rx */
-	/* Which connection it is: by this the peer's first cell finds it. */
-	struct in6_addr laddr, faddr;
-	uint32_t scope;
-	uint8_t tos;
 
 	/*
 	 * Send side (conn->tx; others read): the cells under way are own[first .. next). The cell itself
 	 * tells its sequence number, which cannot be higher than `last`.
 	 */
-	uint64_t acked, last, serviced, counted_at;
+	uint64_t acked, last, serviced;
 	_Atomic uint32_t own[CELL_CREDITS], sent; /* so many messages in all */
-	_Atomic uint8_t first, next, wanted_at;
-	uint8_t n_own;
-	bool opened; /* the first cell has gone */
+	uint32_t counted_ms;
 
 	/*
 	 * Receive side (rx): got[got_first .. got_mid) are with the engine, which has not acknowledged
 	 * them, got[got_mid .. got_next) wait.
 	 */
+	uint32_t got[CELL_CREDITS];
 	uint64_t heard; /* the highest acknowledgement that the engine has given */
 	uint64_t came;	/* the number of the last message that the engine has taken; 0: none */
-	uint32_t got[CELL_CREDITS];
+
+	uint32_t slot;
+	int32_t there; /* number of the peer's endpoint, or -1; rx */
+	/* What the peer has not seen: how many were sent before it, since when (ms), how often looked at; helper. */
+	uint32_t unseen, unseen_ms;
+	uint16_t here; /* number of this endpoint */
+	uint8_t looks;
+	/* Send side */
+	uint8_t n_own;
+	_Atomic uint8_t first, next, wanted_at;
+	bool opened; /* the first cell has gone */
+	/* Receive side */
 	uint8_t got_first, got_mid, got_next;
 	bool ready, delivering, roomy, later, paused;
 
 	_Atomic bool wants, watched, refused, broken;
 	bool closed, kept; /* helper */
-	/* What the peer has not seen: how many were sent before it, since when (ms), how often looked at; helper. */
-	uint32_t unseen, unseen_ms;
-	uint8_t looks;
 };
-_Static_assert(sizeof(struct cell_ep) <= 344, "a process may have a thousand");
+_Static_assert(sizeof(struct cell_ep) <= 280, "a process may have a thousand");
+
+static inline uint32_t shm_cell_now_ms(void)
+{
+	return (uint32_t)(os_now_ns() / 1000000);
+}
 
 #define cell_load(p) atomic_load_explicit((p), memory_order_relaxed)
 #define cell_store(p, v) atomic_store_explicit((p), (v), memory_order_relaxed)

@@ -299,8 +299,10 @@ static void waiting_again(bool tick)
 
 static bool ep_is_named(const struct cell_ep *ep, const struct shm_cell *cell)
 {
-	return !memcmp(&ep->laddr, &cell->faddr, sizeof(ep->laddr)) &&
-	       !memcmp(&ep->faddr, &cell->laddr, sizeof(ep->faddr)) && ep->scope == cell->scope && ep->tos == cell->tos;
+	const struct rds_conn_id *id = ep->head.t->up->id(ep->head.conn);
+
+	return !memcmp(&id->laddr, &cell->faddr, sizeof(id->laddr)) &&
+	       !memcmp(&id->faddr, &cell->laddr, sizeof(id->faddr)) && id->scope == cell->scope && id->tos == cell->tos;
 }
 
 /* By the number alone, if an older cell of it may still be a stranger. */

@@ -136,11 +136,6 @@ static bool peer_listens(const struct cell_ep *ep)
 	return line && atomic_load(&line->owner) == ep->to;
 }
 
-static uint32_t now_ms(void)
-{
-	return (uint32_t)(os_now_ns() / 1000000);
-}
-
 /* Of the oldest message under way: how many were sent before. A send that happens now may make it wrong once. */
 static uint32_t sent_before(const struct cell_ep *ep)
 {
@@ -160,7 +155,7 @@ static bool unseen_is_due(struct cell_ep *ep, bool unseen)
 	} else if (!ep->looks || number != ep->unseen) {
 		ep->looks = 1;
 		ep->unseen = number;
-		ep->unseen_ms = now_ms();
+		ep->unseen_ms = shm_cell_now_ms();
 	} else if (ep->looks < 129) {
 		ep->looks++;
 		return !((ep->looks - 1u) & (ep->looks - 2u));
@@ -174,7 +169,7 @@ static bool unseen_is_due(struct cell_ep *ep, bool unseen)
  */
 static bool unseen_too_long(const struct cell_ep *ep)
 {
-	return ep->looks > 1 && now_ms() - ep->unseen_ms > rds_patience_ms(RDS_PATIENCE_CELL);
+	return ep->looks > 1 && shm_cell_now_ms() - ep->unseen_ms > rds_patience_ms(RDS_PATIENCE_CELL);
 }
 
 /* While it is `watched`, no thread that receives frees it; in between rx keeps it. */

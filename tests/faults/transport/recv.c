@@ -240,6 +240,13 @@ static void fault_up_op_done(struct rds_conn *conn, uint64_t id, int err, uint64
 	f->head.t->up->op_done(f->head.conn, id, err, at, data, len);
 }
 
+static const struct rds_conn_id *fault_up_id(const struct rds_conn *conn)
+{
+	const struct fault_ep *f = (const struct fault_ep *)conn;
+
+	return f->head.t->up->id(f->head.conn);
+}
+
 static uint64_t fault_up_sent(struct rds_conn *conn)
 {
 	struct fault_ep *f = (struct fault_ep *)conn;
@@ -271,6 +278,7 @@ const struct rds_transport_up fault_up = {
 	.evacuate = fault_up_evacuate,
 	.writable = fault_up_writable,
 	.awaited = fault_up_awaited,
+	.id = fault_up_id,
 	.sent = fault_up_sent,
 	.push_later = fault_up_push_later,
 	.op_done = fault_up_op_done,
