@@ -16,19 +16,28 @@
  * Free structures; rx.  Bounded, so that the pool does not keep the memory of one burst for ever.
  */
 #define INC_POOL_MAX 4096
-static struct rds_inc *inc_pool;
-static unsigned inc_pooled;
+static struct inc_pool {
+	struct rds_inc *first;
+	unsigned n;
+} inc_tiny, inc_small;
 
-static struct rds_inc *inc_alloc(void)
+static struct inc_pool *inc_pool_of(uint32_t len)
 {
-	struct rds_inc *inc = inc_pool;
+	return len <= RDS_INC_TINY ? &inc_tiny : &inc_small;
+}
+
+/* The caller fills in len, which does not change. */
+static struct rds_inc *inc_alloc(uint32_t len)
+{
+	struct inc_pool *pool = inc_pool_of(len);
+	struct rds_inc *inc = pool->first;
 
 	if (likely(inc)) {
-		inc_pool = inc->next;
-		inc_pooled--;
+		pool->first = inc->next;
+		pool->n--;
 		return inc;
 	}
-	return malloc(sizeof(*inc));
+	return malloc(sizeof(*inc) + (pool == &inc_tiny ? RDS_INC_TINY : RDS_INC_SMALL));
 }
 
 static void inc_unplace(struct rds_inc *inc)
@@ -59,9 +68,11 @@ static void inc_place(struct rds_inc *inc, struct rds_conn *conn)
 
 static void inc_pool_put(struct rds_inc *inc)
 {
-	inc->next = inc_pool;
-	inc_pool = inc;
-	inc_pooled++;
+	struct inc_pool *pool = inc_pool_of(inc->len);
+
+	inc->next = pool->first;
+	pool->first = inc;
+	pool->n++;
 }
 
 /* Copies inc->len bytes, to `small` if they fit.  False: no memory, and inc is freed. */
@@ -84,7 +95,7 @@ static inline bool inc_copy_bytes(struct rds_inc *inc, const void *from)
 
 struct rds_inc *rds_inc_new(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx)
 {
-	struct rds_inc *inc = inc_alloc();
+	struct rds_inc *inc = inc_alloc(rx->hdr.len);
 
 	if (!inc)
 		return NULL;
@@ -116,7 +127,7 @@ struct rds_inc *rds_inc_new(struct rds_conn *conn, struct rds_ep *ep, const stru
 
 struct rds_inc *rds_inc_copy(const void *from, uint32_t len)
 {
-	struct rds_inc *inc = inc_alloc();
+	struct rds_inc *inc = inc_alloc(len);
 
 	if (!inc)
 		return NULL;
@@ -135,7 +146,7 @@ void rds_inc_free(struct rds_inc *inc)
 	} else if (unlikely(inc->heap)) {
 		free(inc->heap);
 	}
-	if (inc_pooled >= INC_POOL_MAX) {
+	if (inc_pool_of(inc->len)->n >= INC_POOL_MAX) {
 		free(inc);
 		return;
 	}
@@ -167,6 +178,5 @@ void rds_inc_evacuate(struct rds_conn *conn, struct rds_ep *ep)
 
 void rds_inc_forget(void)
 {
-	inc_pool = NULL;
-	inc_pooled = 0;
+	inc_tiny = inc_small = (struct inc_pool){0};
 }

@@ -13,6 +13,8 @@
 
 /* up to this size a copy costs less than a heap block or the return of a transport's room */
 #define RDS_INC_SMALL 192u
+/* Up to this size its structure is shorter: a crowd has many such messages unread. */
+#define RDS_INC_TINY 64u
 
 struct rds_inc {
 	struct rds_inc *next; /* socket's queue, or free list */
@@ -33,7 +35,7 @@ struct rds_inc {
 	/* stamps, taken only if the socket wants them */
 	uint64_t real_ns; /* SO_TIMESTAMP; 0 none */
 	uint64_t trace_ns[3]; /* arrival, start, queued */
-	unsigned char small[RDS_INC_SMALL];
+	unsigned char small[]; /* RDS_INC_SMALL, or RDS_INC_TINY if len is not more */
 };
 
 /* In place if rx->token is set; takes rx->owned; else a copy of rx->data.  NULL: no memory. */
