@@ -93,6 +93,18 @@ void *__wrap_realloc(void *p, size_t len)
 	return NULL;
 }
 
+static bool no_place; /* for another number of a cell, once */
+
+void *__real_malloc(size_t len);
+void *__wrap_malloc(size_t len);
+void *__wrap_malloc(size_t len)
+{
+	if (!no_place || len != sizeof(struct cell_more))
+		return __real_malloc(len);
+	no_place = false;
+	return NULL;
+}
+
 /* ---- the engine ---- */
 
 static struct rds_conn *near, *far;
@@ -382,13 +394,69 @@ START_TEST(refused_then_opened)
 	far_open();
 	ck_assert_int_eq(shm_cell_get(&n), 0); /* one that the sender has sent before it notices */
 	cell = shm_cell_at(n);
-	*cell = *shm_cell_at(ep->own[1]);
+	*cell = *shm_cell_at(cell_list_get(&ep->own, 1));
 	cell->hdr.sequence = htobe64(3);
 	ck_assert(shm_cell_push(n, ep->slot));
 	drain();
 	ck_assert_uint_eq(n_got, 0);
 	ck_assert_uint_eq(atomic_load(&cell->state), SHM_CELL_REFUSED);
 	ck_assert_int_eq(send_one(4), -ENOTCONN);
+}
+END_TEST
+
+/* A second message under way finds no place: it waits, and the first is not lost. */
+START_TEST(no_place_sender)
+{
+	far_open();
+	sends(1, 1);
+	no_place = true;
+	ck_assert_int_eq(send_one(2), -EAGAIN);
+	drain();
+	in_order(1);
+	sends(2, 3);
+	drain();
+	in_order(3);
+}
+END_TEST
+
+/* The receiver cannot have it: none that comes later is delivered, and the sender still has all. */
+START_TEST(no_place_receiver)
+{
+	far_open();
+	acks = false;
+	sends(1, 3);
+	no_place = true;
+	drain();
+	in_order(0);
+	ck_assert_uint_eq(acked(), 0);
+	ck_assert_int_eq(send_one(4), -ENOTCONN);
+	tick();
+	ck_assert_uint_eq(n_down, 2);
+}
+END_TEST
+
+/* An endpoint that rests has no cell, and gets one again. */
+START_TEST(rests)
+{
+	const struct cell_ep *ep = (struct cell_ep *)near_ep;
+	uint32_t first, second;
+
+	far_open();
+	sends(1, 1);
+	first = cell_list_get(&ep->own, 0);
+	shm_cell_transport.ops->rest(near_ep); /* not yet */
+	ck_assert_uint_eq(cell_list_get(&ep->own, 0), first);
+	sends(2, 2);
+	drain();
+	ck_assert_uint_eq(acked(), 2);
+	shm_cell_transport.ops->rest(near_ep);
+	ck_assert_uint_eq(cell_list_get(&ep->own, 0), SHM_CELLS_MAX);
+	ck_assert_int_eq(shm_cell_get(&second), 0);
+	ck_assert_uint_eq(second, first); /* another endpoint can have it */
+	sends(3, 3);
+	ck_assert_uint_ne(cell_list_get(&ep->own, 0), first);
+	drain();
+	in_order(3);
 }
 END_TEST
 
@@ -786,6 +854,9 @@ int main(void)
 	tcase_add_test(tc, closed_and_wanted);
 	tcase_add_test(tc, look_between);
 	tcase_add_test(tc, refused_then_opened);
+	tcase_add_test(tc, no_place_sender);
+	tcase_add_test(tc, no_place_receiver);
+	tcase_add_test(tc, rests);
 	tcase_add_test(tc, two_threads_meet);
 	tcase_add_loop_test(tc, later, 0, 2);
 	tcase_add_test(tc, room);

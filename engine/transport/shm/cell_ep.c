@@ -32,11 +32,31 @@ static struct shm_line *line_of(uint32_t slot)
 	return registry_line(rds_node_registry, slot);
 }
 
+bool cell_list_set(struct cell_list *l, unsigned at, uint32_t n)
+{
+	struct cell_more *more = atomic_load_explicit(&l->more, memory_order_relaxed);
+
+	if (!(at % CELL_CREDITS)) {
+		cell_store(&l->first, n);
+		return true;
+	}
+	if (unlikely(!more)) {
+		more = malloc(sizeof(*more));
+		if (!more)
+			return false;
+		for (unsigned i = 0; i < CELL_CREDITS; i++)
+			cell_store(&more->n[i], SHM_CELLS_MAX);
+		atomic_store_explicit(&l->more, more, memory_order_release);
+	}
+	cell_store(&more->n[at % CELL_CREDITS], n);
+	return true;
+}
+
 /* ---- send side (conn->tx) ---- */
 
 unsigned shm_cell_ep_state(const struct cell_ep *ep, unsigned i)
 {
-	struct shm_cell *cell = shm_cell_own(cell_load(&ep->own[i % CELL_CREDITS]));
+	struct shm_cell *cell = shm_cell_own(cell_list_get(&ep->own, i));
 
 	return cell ? atomic_load_explicit(&cell->state, memory_order_acquire) : SHM_CELL_FREE;
 }
@@ -70,7 +90,7 @@ static uint64_t ep_acked(struct rds_ep *rep)
 	unsigned state;
 
 	for (; first != next; first++) {
-		struct shm_cell *cell = shm_cell_own(cell_load(&ep->own[first % CELL_CREDITS]));
+		struct shm_cell *cell = shm_cell_own(cell_list_get(&ep->own, first));
 		uint64_t seq;
 
 		state = cell ? atomic_load_explicit(&cell->state, memory_order_acquire) : SHM_CELL_FREE;
@@ -101,10 +121,13 @@ static struct shm_cell *ep_cell(struct cell_ep *ep, unsigned at)
 	uint32_t n;
 
 	if (likely(at < ep->n_own))
-		return shm_cell_own(cell_load(&ep->own[at]));
+		return shm_cell_own(cell_list_get(&ep->own, at));
 	if (shm_cell_get(&n))
 		return NULL;
-	cell_store(&ep->own[at], n);
+	if (unlikely(!cell_list_set(&ep->own, at, n))) {
+		shm_cell_put(n);
+		return NULL;
+	}
 	ep->n_own = (uint8_t)(at + 1);
 	cell = shm_cell_own(n);
 	id = ep->head.t->up->id(ep->head.conn);
@@ -162,7 +185,7 @@ static int ep_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const str
 	cell->hdr = *hdr;
 	rds_copy_gather(cell->payload, iov, len);
 	*pos = at;
-	if (!shm_cell_push(cell_load(&ep->own[at]), ep->slot))
+	if (!shm_cell_push(cell_list_get(&ep->own, at), ep->slot))
 		return ep_refuse(ep);
 	cell_store(&ep->next, (uint8_t)(cell_load(&ep->next) + 1));
 	ep->opened = true;
@@ -221,7 +244,7 @@ static void ep_flush(struct rds_ep *rep, bool service)
 
 static const void *ep_retained(struct rds_ep *rep, uint64_t pos)
 {
-	const struct shm_cell *cell = shm_cell_own(cell_load(&((struct cell_ep *)rep)->own[pos % CELL_CREDITS]));
+	const struct shm_cell *cell = shm_cell_own(cell_list_get(&((struct cell_ep *)rep)->own, (unsigned)pos));
 
 	return cell ? cell->payload : NULL;
 }
@@ -253,8 +276,9 @@ static void ep_rest(struct rds_ep *rep)
 	struct cell_ep *ep = (struct cell_ep *)rep;
 
 	while (!under_way(ep) && ep->n_own) {
-		shm_cell_put(cell_load(&ep->own[--ep->n_own]));
-		cell_store(&ep->own[ep->n_own], SHM_CELLS_MAX);
+		ep->n_own--;
+		shm_cell_put(cell_list_get(&ep->own, ep->n_own));
+		cell_list_set(&ep->own, ep->n_own, SHM_CELLS_MAX); /* not this endpoint's any more */
 	}
 }
 
@@ -285,8 +309,7 @@ struct cell_ep *shm_cell_ep_new(struct rds_transport *t, const struct rds_conn_i
 	ep->to = registry_slab_word(&id->peer);
 	ep->slot = id->peer_slot;
 	ep->there = -1;
-	for (unsigned i = 0; i < CELL_CREDITS; i++)
-		cell_store(&ep->own[i], SHM_CELLS_MAX); /* none, and nobody else's */
+	cell_store(&ep->own.first, SHM_CELLS_MAX); /* none, and nobody else's */
 	rx_lock();
 	if (unlikely(!shm_cell_transport.up))
 		shm_cell_transport.up = t->up;
@@ -324,7 +347,9 @@ bool shm_cell_ep_reclaim(struct cell_ep *ep, bool gone)
 	if (atomic_load(&ep->wants) || atomic_load(&ep->watched))
 		return false;
 	for (i = 0; i < ep->n_own; i++)
-		shm_cell_put(cell_load(&ep->own[i]));
+		shm_cell_put(cell_list_get(&ep->own, i));
+	free(atomic_load(&ep->own.more));
+	free(atomic_load(&ep->got.more));
 	free(ep);
 	return true;
 }

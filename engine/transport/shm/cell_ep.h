@@ -8,6 +8,18 @@
 #define REGISTRY_SLOTS 1024 /* of processes in a registry */
 #define CELL_CREDITS 16	    /* cells of an endpoint that are under way; a power of two */
 
+/*
+ * Numbers of cells, by position. The first is in the endpoint, since many pairs of processes have one message
+ * under way at most. There is place for the others when one is first needed.
+ */
+struct cell_list {
+	_Atomic uint32_t first;
+	_Atomic(struct cell_more *) more;
+};
+struct cell_more {
+	_Atomic uint32_t n[CELL_CREDITS];
+};
+
 /* The fields of one size lie together: there are no holes. */
 struct cell_ep {
 	struct rds_ep_head head; /* by its connection the peer's first cell finds it */
@@ -24,17 +36,18 @@ struct cell_ep {
 	 * tells its sequence number, which cannot be higher than `last`.
 	 */
 	uint64_t acked, last, serviced;
-	_Atomic uint32_t own[CELL_CREDITS], sent; /* so many messages in all */
-	uint32_t counted_ms;
-
+	struct cell_list own;
 	/*
 	 * Receive side (rx): got[got_first .. got_mid) are with the engine, which has not acknowledged
 	 * them, got[got_mid .. got_next) wait.
 	 */
-	uint32_t got[CELL_CREDITS];
+	struct cell_list got;
 	uint64_t heard; /* the highest acknowledgement that the engine has given */
 	uint64_t came;	/* the number of the last message that the engine has taken; 0: none */
 
+	/* Send side: so many messages in all, and when (ms) they were last counted */
+	_Atomic uint32_t sent;
+	uint32_t counted_ms;
 	uint32_t slot;
 	int32_t there; /* number of the peer's endpoint, or -1; rx */
 	/* What the peer has not seen: how many were sent before it, since when (ms), how often looked at; helper. */
@@ -52,7 +65,7 @@ struct cell_ep {
 	_Atomic bool wants, watched, refused, broken;
 	bool closed, kept; /* helper */
 };
-_Static_assert(sizeof(struct cell_ep) <= 280, "a process may have a thousand");
+_Static_assert(sizeof(struct cell_ep) <= 184, "a process may have a thousand");
 
 static inline uint32_t shm_cell_now_ms(void)
 {
@@ -62,7 +75,19 @@ static inline uint32_t shm_cell_now_ms(void)
 #define cell_load(p) atomic_load_explicit((p), memory_order_relaxed)
 #define cell_store(p, v) atomic_store_explicit((p), (v), memory_order_relaxed)
 
+/* SHM_CELLS_MAX: there is none.  Positions count modulo CELL_CREDITS. */
+static inline uint32_t cell_list_get(const struct cell_list *l, unsigned at)
+{
+	const struct cell_more *more;
+
+	if (!(at % CELL_CREDITS))
+		return cell_load(&l->first);
+	more = atomic_load_explicit(&l->more, memory_order_acquire);
+	return more ? cell_load(&more->n[at % CELL_CREDITS]) : SHM_CELLS_MAX;
+}
+
 /* cell_ep.c */
+bool cell_list_set(struct cell_list *l, unsigned at, uint32_t n); /* false: no memory */
 /* With conn NULL nothing is received over it yet. It knows its slot and its addresses by id. NULL: no memory. */
 struct cell_ep *shm_cell_ep_new(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn);
 void shm_cell_ep_close(struct rds_ep *rep);

@@ -118,7 +118,7 @@ static void room_made(struct cell_ep *ep)
 
 static struct shm_cell *got_at(const struct cell_ep *ep, uint8_t i)
 {
-	return shm_cell_at(ep->got[i % CELL_CREDITS]);
+	return shm_cell_at(cell_list_get(&ep->got, i));
 }
 
 /* A number that the sender changes meanwhile harms only that sender. */
@@ -179,14 +179,19 @@ void shm_cell_forget(struct cell_ep *ep)
 	room_tell();
 }
 
+static void ep_break(struct cell_ep *ep)
+{
+	cell_store(&ep->broken, true);
+	ep_drop_cells(ep);
+	shm_cell_watch(ep, true);
+}
+
 static void ep_bad(struct cell_ep *ep, const char *what)
 {
 	rds_warn("a peer process sent invalid data through shared memory (%s): connection closed (another version of "
 		 "this library?)",
 		 what);
-	cell_store(&ep->broken, true);
-	ep_drop_cells(ep);
-	shm_cell_watch(ep, true);
+	ep_break(ep);
 }
 
 static void ep_make_ready(struct cell_ep *ep)
@@ -210,7 +215,12 @@ static void ep_got(struct cell_ep *ep, uint32_t n)
 		ep_bad(ep, "more messages than there may be");
 		return;
 	}
-	ep->got[ep->got_next++ % CELL_CREDITS] = n;
+	if (unlikely(!cell_list_set(&ep->got, ep->got_next, n))) {
+		shm_cell_return(shm_cell_at(n), false);
+		ep_break(ep);
+		return;
+	}
+	ep->got_next++;
 	ep_make_ready(ep);
 }
 
