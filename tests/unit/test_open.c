@@ -40,6 +40,14 @@ static bool first_settled(struct rds_ep *ep)
 	return true;
 }
 
+static unsigned nrests;
+
+static void first_rest(struct rds_ep *ep)
+{
+	(void)ep;
+	nrests++;
+}
+
 static void first_attach(struct rds_ep *ep, struct rds_conn *conn)
 {
 	((struct rds_ep_head *)ep)->conn = conn;
@@ -77,6 +85,7 @@ static void setup(void)
 	first_ops.settled = first_settled;
 	first_ops.retained = first_retained;
 	first_ops.attach = first_attach;
+	first_ops.rest = first_rest;
 	fake.t.ops = &opening;
 	first = (struct rds_transport){.ops = &first_ops, .up = fake.t.up};
 	nopened = 0;
@@ -182,6 +191,24 @@ START_TEST(test_at_once)
 	ck_assert_ptr_eq(e->head.conn, the_conn());
 	ep_acks(e, 2);
 	ck_assert_uint_eq(rds_sock_snd_bytes(fake.sk), 0);
+}
+END_TEST
+
+/* Nothing is kept for a peer that has acknowledged all messages, until the next one. */
+START_TEST(test_rests)
+{
+	struct fake_ep *e = standing();
+	struct rds_conn *conn = the_conn();
+
+	ck_assert(fake.t.up->awaited(conn)); /* the second message */
+	ck_assert_uint_eq(nrests, 0);
+	ep_acks(e, 2);
+	ck_assert(!fake.t.up->awaited(conn));
+	ck_assert_uint_eq(nrests, 1);
+	ck_assert_ptr_null(conn->unacked);
+	say(5, "c");
+	has(e, 3, "c");
+	ck_assert(fake.t.up->awaited(conn));
 }
 END_TEST
 
@@ -481,6 +508,7 @@ int main(void)
 	TCase *tc = suite_case(s, "open", setup, NULL);
 
 	tcase_add_test(tc, test_at_once);
+	tcase_add_test(tc, test_rests);
 	tcase_add_test(tc, test_congested);
 	tcase_add_test(tc, test_cannot);
 	tcase_add_test(tc, test_peer_opens);
