@@ -662,7 +662,7 @@ START_TEST(written_over)
 	drain();
 	ck_assert_uint_eq(acked(), 3);
 	sends(4, 5);
-	n = atomic_load(&ep->own[0]);
+	n = cell_list_get(&ep->own, 0);
 	if (!_i)
 		atomic_store(&common->slab[n / SHM_SLAB_CELLS].owner, 0);
 	drain();
