@@ -444,9 +444,14 @@ static void conn_note_attempt(struct rds_conn *conn)
 	rds_unlock(&conn->tx);
 }
 
-/* An attempt has failed: there is another one, unless the peer is gone. */
+/*
+ * An attempt has failed: there is another one, unless the peer is gone.  The transport may have noticed
+ * that in the attempt, and reported it of the FIRST endpoint.
+ */
 static void conn_attempt_failed(struct rds_conn *conn, int err)
 {
+	if (atomic_load(&conn->state) == RDS_CONN_DEAD)
+		return;
 	if (conn_peer_is_gone(conn)) {
 		rds_conn_drop(conn, conn->ep, err, true);
 		return;

@@ -261,13 +261,18 @@ static bool peer_listens(const struct rds_procid *id)
 	return err != -ECONNREFUSED;
 }
 
+static bool peer_has_ended(const struct shm_peer *p)
+{
+	return !registry_proc_alive(rds_node_registry, p->slot, &p->id) || !peer_listens(&p->id);
+}
+
 /* The control socket is gone, and so are all connections over it. */
 void shm_peer_dead(struct shm_peer *p, int why)
 {
 	/*
 	 * Slot and id come from HELLO or from the connect.  With neither, there are no connections.
 	 */
-	bool gone = !p->eps || !registry_proc_alive(rds_node_registry, p->slot, &p->id) || !peer_listens(&p->id);
+	bool gone = !p->eps || peer_has_ended(p);
 
 	if (p->dead)
 		return;
@@ -280,7 +285,7 @@ void shm_peer_dead(struct shm_peer *p, int why)
 	while (p->eps)
 		shm_ep_down(p->eps, why, gone);
 	shm_peer_shut(p);
-	if (gone)
+	if (gone && peer_has_ended(p)) /* one without connections over it may live */
 		shm_cells_peer_gone(&p->id, p->slot);
 	if (gone && p->known)
 		shm_alive_look_at_others(); /* where one ends, others may end, too */
