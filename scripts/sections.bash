@@ -254,9 +254,9 @@ section_faults() # nothing lost while connections break and processes are killed
 	FAULT_SEED=$seed FAULT_ROUNDS=$(size 1 5) FAULT_CROWD=$(size 16 64) fault_suite main
 }
 
-section_crowd() # many processes of one host with 256 descriptors each: 1,000 clients of a server, 200 and 500 that all talk to all
+section_crowd() # many processes of one host with 256 descriptors each: 1,000 clients of a server; 200, 500 and 1,000 that all talk to all
 {
-	FAULT_SEED=$seed FAULT_ROUNDS=1 fault_suite main clients-1000 crowd-200 crowd-500
+	FAULT_SEED=$seed FAULT_ROUNDS=1 fault_suite main clients-1000 crowd-200 crowd-500 crowd-1000
 }
 
 section_sharing() # sockets of several processes: random sequences of what programs do with them, compared with a model

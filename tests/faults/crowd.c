@@ -1,217 +1,51 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * crowd.c [-n processes] [-m messages] [-f descriptors] [-k troubles] [-S seed] [-1] [-t seconds] -
- * all processes talk to all others at once, each over one non-blocking socket, while some of them
- * are killed (-9) at random, and others are stopped and go on.
+ * crowd.c [-n processes] [-m messages] [-f descriptors] [-k troubles] [-r] [-S seed] [-1] [-s] [-g seconds]
+ * [-M MiB] [-t seconds] - all processes talk to all others at once, each over one non-blocking socket,
+ * while some of them are killed (-9) at random, and others are stopped and go on.
  *
  * Each sends so many messages at least to each other one, goes on until the trouble is over, and
  * then says which is its last one. At most a third is killed. The others lose, double and reorder
  * nothing among themselves, and end; what comes from one that is killed is the beginning of what it
  * has sent. The trouble follows from the seed, and begins with the first contact.
  *
+ * Half of the pairs exchange short messages only. Some pairs have bursts. Where there is trouble, half
+ * of the processes pause between two messages to all, asleep, so that others have to wake them.
+ *
+ * -r: who is killed is replaced by another process, its next life, on the same port or another one. Any
+ * number is killed. Each sends to the new one from the beginning; what was sent to an earlier life may
+ * come to one that has the same port.
  * -1: one server and many clients; each client talks to the server only.
+ * -s: only short messages.
+ * -g, -M: what an exchange without trouble should take; told, not judged.
  *
  * A plain PF_RDS program.
  */
-#include <signal.h>
-#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 
-#include "faults.h"
+#include "crowd.h"
 
-#define MOST 1024     /* processes */
-#define MESSAGE 9000  /* a few are too long for whatever is made for small ones */
-#define BURST 32      /* messages that are taken between two that are sent */
-#define PAUSE_US 4000 /* between two troubles, on average */
+#define TROUBLE_US 4000 /* between two troubles, on average */
 
-struct header {
-	uint32_t from, to, number, last;
-};
+unsigned members = 16, messages = 20, descriptors, troubles;
+uint64_t seed = 1;
+bool one_server, replaced, only_short;
+struct member *all;
+struct shared *shared;
+int begin[2], over[2], leave[2];
 
-/* In memory that all of them share. */
-struct member {
-	struct sockaddr_in name;
-	_Atomic bool doomed; /* from before it is killed */
-};
+static unsigned limit = 60, goal_s, goal_mib;
+static pid_t pids[MOST]; /* 0: killed, or has ended */
+static uint16_t life[MOST], port_again[MOST];
+static bool used[1 << 16]; /* ports of the dead */
 
-/* What one process knows of its exchange with each other one. */
-struct party {
-	int fd;
-	unsigned me, next; /* whose turn it is */
-	bool over;
-	uint32_t sent[MOST], seen[MOST];
-	bool sent_last[MOST], seen_last[MOST];
-};
-
-static unsigned members = 16, messages = 20, descriptors, troubles, limit = 60;
-static uint64_t seed = 1;
-static bool one_server;
-static struct member *all;
-static pid_t pids[MOST];
-static struct shared {
-	_Atomic unsigned bound, complete, came; /* processes, processes, messages */
-} * shared;
-static int begin[2], over[2], leave[2];
-
-static bool talks(const struct party *p, unsigned to)
+void shut(int *fd)
 {
-	return to != p->me && (!one_server || !to || !p->me) && !atomic_load(&all[to].doomed);
-}
-
-static size_t build(unsigned char *buf, const struct header *h)
-{
-	uint64_t key = message_key(seed, h->from, h->to, h->number);
-	size_t len = sizeof(*h) + (key % 16 ? key % 256 : mix(key) % (MESSAGE - sizeof(*h)));
-
-	message_fill(buf, key, len);
-	memcpy(buf, h, sizeof(*h));
-	return len;
-}
-
-/* 0, or how it failed: EAGAIN, ENOBUFS */
-static int send_next(struct party *p, unsigned to)
-{
-	struct header h = {.from = p->me, .to = to, .number = p->sent[to]};
-	unsigned char buf[MESSAGE];
-	size_t len;
-
-	h.last = p->over && h.number + 1 >= messages;
-	len = build(buf, &h);
-	if (sendto(p->fd, buf, len, MSG_DONTWAIT, (struct sockaddr *)&all[to].name, sizeof(all[to].name)) ==
-	    (ssize_t)len) {
-		p->sent[to]++;
-		p->sent_last[to] = h.last;
-		return 0;
-	}
-	if (errno != EAGAIN && errno != ENOBUFS)
-		fail("%u to %u, number %u: %s", p->me, to, h.number, strerror(errno));
-	return errno;
-}
-
-/*
- * One to each in turn. True: there may be room for more as soon as the socket says so. False: there
- * is nothing to send, or only for those that are congested, which input tells.
- */
-static bool send_round(struct party *p)
-{
-	bool any = false;
-	unsigned i, to;
-	int err;
-
-	for (i = 0; i < members; i++) {
-		to = p->next;
-		if (talks(p, to) && !p->sent_last[to]) {
-			err = send_next(p, to);
-			if (err == EAGAIN)
-				return true;
-			any |= !err;
-		}
-		p->next = (to + 1) % members;
-	}
-	return any;
-}
-
-static bool take(struct party *p)
-{
-	unsigned char buf[MESSAGE], want[MESSAGE];
-	struct sockaddr_in from;
-	socklen_t fromlen = sizeof(from);
-	ssize_t len = recvfrom(p->fd, buf, sizeof(buf), MSG_DONTWAIT, (struct sockaddr *)&from, &fromlen);
-	struct header h;
-
-	if (len < 0) {
-		if (errno != EAGAIN)
-			fail("%u: recvfrom: %s", p->me, strerror(errno));
-		return false;
-	}
-	if (len < (ssize_t)sizeof(h))
-		fail("%u: a message of %zd bytes", p->me, len);
-	memcpy(&h, buf, sizeof(h));
-	if (h.from >= members || h.from == p->me || h.to != p->me || from.sin_port != all[h.from].name.sin_port)
-		fail("%u: from %u to %u, port %u", p->me, h.from, h.to, ntohs(from.sin_port));
-	if (h.number != p->seen[h.from] || p->seen_last[h.from])
-		fail("%u: number %u of %u came, %u was next%s", p->me, h.number, h.from, p->seen[h.from],
-		     p->seen_last[h.from] ? ", or none" : "");
-	if (build(want, &h) != (size_t)len || memcmp(buf, want, (size_t)len))
-		fail("%u: number %u of %u is damaged (%zd bytes)", p->me, h.number, h.from, len);
-	p->seen[h.from]++;
-	p->seen_last[h.from] = h.last;
-	return true;
-}
-
-static bool complete(const struct party *p)
-{
-	unsigned i;
-
-	for (i = 0; i < members; i++)
-		if (talks(p, i) && (!p->sent_last[i] || !p->seen_last[i]))
-			return false;
-	return p->over;
-}
-
-/* What it waits for, in case that it hangs: the watch asks. */
-static const struct party *mine;
-
-static void say_what_is_missing(int sig)
-{
-	unsigned i;
-
-	for (i = 0; i < members; i++)
-		if (talks(mine, i) && (!mine->sent_last[i] || !mine->seen_last[i]))
-			dprintf(2, "%u and %u: %u sent%s, %u seen%s\n", mine->me, i, mine->sent[i],
-				mine->sent_last[i] ? " (all)" : "", mine->seen[i], mine->seen_last[i] ? " (all)" : "");
-	test_stack(sig);
-}
-
-static void exchange(struct party *p)
-{
-	struct pollfd event[2] = {{.fd = p->fd}, {.fd = over[0]}};
-	bool room = true;
-	unsigned i;
-
-	while (!complete(p)) {
-		event[0].events = (short)(POLLIN | (room ? POLLOUT : 0));
-		if (poll(event, 2, -1) < 0)
-			fail("poll: %s", strerror(errno));
-		if (event[1].revents) {
-			p->over = true;
-			event[1].fd = -1;
-		}
-		for (i = 0; i < BURST && take(p); i++)
-			;
-		room = send_round(p);
-	}
-}
-
-static void member(unsigned me)
-{
-	const struct rlimit few = {descriptors, descriptors};
-	socklen_t len = sizeof(all[me].name);
-	struct party *p = calloc(1, sizeof(*p));
-	unsigned i;
-	char c;
-
-	check(p && (!descriptors || setrlimit(RLIMIT_NOFILE, &few) == 0));
-	mine = p;
-	signal(TEST_STACKS_SIGNAL, say_what_is_missing);
-	p->me = p->next = me;
-	p->fd = rds_bound(home(), 0);
-	check(getsockname(p->fd, (struct sockaddr *)&all[me].name, &len) == 0);
-	close(begin[1]);
-	close(over[1]);
-	close(leave[1]);
-	atomic_fetch_add(&shared->bound, 1);
-	check(read(begin[0], &c, 1) == 0);
-	exchange(p);
-	for (i = 0; i < members; i++)
-		atomic_fetch_add(&shared->came, p->seen[i]);
-	atomic_fetch_add(&shared->complete, 1);
-	check(read(leave[0], &c, 1) == 0);
-	close(p->fd);
-	exit(0);
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
 }
 
 static unsigned broken(void)
@@ -249,52 +83,100 @@ static void too_late(int sig)
 	_exit(TEST_LATE);
 }
 
+static void start(unsigned who)
+{
+	life[who]++;
+	pids[who] = fork();
+	check(pids[who] >= 0);
+	if (pids[who])
+		return;
+	check(!prctl(PR_SET_PDEATHSIG, SIGKILL));
+	signal(SIGALRM, SIG_DFL);
+	alarm(test_alarm(limit));
+	member(who, life[who], port_again[who]);
+}
+
+static void ended_wrong(unsigned who, int status)
+{
+	end_all();
+	if (WIFEXITED(status) && WEXITSTATUS(status) == TEST_LATE)
+		test_late("process %u", who);
+	fail("process %u ended with status %#x", who, (unsigned)status);
+}
+
+/* It may have said where it is in between. */
+static void kill_one(unsigned who)
+{
+	uint32_t at = atomic_exchange(&all[who].at, 0);
+	int status;
+
+	kill(pids[who], SIGKILL);
+	check(waitpid(pids[who], &status, 0) == pids[who]);
+	pids[who] = 0;
+	if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
+		ended_wrong(who, status);
+	at |= atomic_exchange(&all[who].at, 0);
+	used[PORT(at)] = true;
+	port_again[who] = PORT(at);
+}
+
 /* The server is only stopped. */
 static void make_trouble(void)
 {
+	unsigned i, who, killed = 0, stops = 0;
 	bool stopped[MOST] = {false};
-	unsigned i, who, killed = 0;
 	uint64_t r = seed;
 
 	for (i = 0; i < troubles; i++) {
 		r = mix(r);
-		usleep((useconds_t)(r % (2 * PAUSE_US)));
+		usleep((useconds_t)(r % (2 * TROUBLE_US)));
 		who = (unsigned)(r >> 32) % members;
-		if (atomic_load(&all[who].doomed))
+		if (!pids[who])
 			continue;
-		if (r >> 24 & 1 && killed < members / 3 && (who || !one_server)) {
-			atomic_store(&all[who].doomed, true);
-			kill(pids[who], SIGKILL);
+		if (r >> 24 & 1 && (replaced || killed < members / 3) && (who || !one_server)) {
+			kill_one(who);
 			killed++;
+			stopped[who] = false;
+			if (r >> 25 & 1)
+				port_again[who] = 0;
+			if (replaced)
+				start(who);
 			continue;
 		}
 		stopped[who] = !stopped[who];
+		stops += stopped[who];
 		kill(pids[who], stopped[who] ? SIGSTOP : SIGCONT);
 	}
 	for (i = 0; i < members; i++)
-		kill(pids[i], SIGCONT);
-	printf("seed %llu: %u troubles, %u killed\n", (unsigned long long)seed, troubles, killed);
+		if (pids[i])
+			kill(pids[i], SIGCONT);
+	printf("seed %llu: %u killed, %u stopped\n", (unsigned long long)seed, killed, stops);
 }
 
 static void await_ends(void)
 {
-	unsigned i, n;
+	unsigned i;
 	int status;
 	pid_t pid;
 
-	for (n = 0; n < members; n++) {
-		pid = wait(&status);
-		check(pid > 0);
+	while ((pid = wait(&status)) > 0) {
 		for (i = 0; pids[i] != pid; i++)
 			;
 		pids[i] = 0;
-		if (status == 0 || (atomic_load(&all[i].doomed) && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL))
-			continue;
-		end_all();
-		if (WIFEXITED(status) && WEXITSTATUS(status) == TEST_LATE)
-			test_late("process %u", i);
-		fail("process %u ended with status %#x", i, (unsigned)status);
+		used[PORT(atomic_load(&all[i].at))] = true;
+		if (status)
+			ended_wrong(i, status);
 	}
+}
+
+/* Of those that live. */
+static void await_bound(void)
+{
+	unsigned i;
+
+	for (i = 0; i < members; i++)
+		if (pids[i])
+			test_until(atomic_load(&all[i].at) || test_state(pids[i]) == 'Z');
 }
 
 static void await_all(_Atomic unsigned *n)
@@ -311,27 +193,48 @@ static void await_all(_Atomic unsigned *n)
 	}
 }
 
-static void start_all(void)
+/* Pages that several processes share count once; page tables count, too. */
+static unsigned long kib_of(pid_t pid, const char *file, const char *a, const char *b)
 {
+	char path[64], line[256];
+	unsigned long sum = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
+	f = fopen(path, "r");
+	check(f);
+	while (fgets(line, sizeof(line), f))
+		if (!strncmp(line, a, strlen(a)) || !strncmp(line, b, strlen(b)))
+			sum += strtoul(strchr(line, ':') + 1, NULL, 10);
+	fclose(f);
+	return sum;
+}
+
+static void tell_costs(double began)
+{
+	unsigned long kib = 0;
+	double took = 0;
 	unsigned i;
 
 	for (i = 0; i < members; i++) {
-		pids[i] = fork();
-		check(pids[i] >= 0);
-		if (pids[i])
-			continue;
-		check(!prctl(PR_SET_PDEATHSIG, SIGKILL));
-		signal(SIGALRM, SIG_DFL);
-		alarm(test_alarm(limit));
-		member(i);
+		took = all[i].complete - began > took ? all[i].complete - began : took;
+		kib += kib_of(pids[i], "smaps_rollup", "Pss_Anon:", "Pss_Shmem:") +
+		       kib_of(pids[i], "status", "VmPTE:", "VmPTE:");
 	}
+	printf("%.1f s", took);
+	if (goal_s)
+		printf(" (%s %u)", took <= goal_s ? "at most" : "TOO LONG: more than", goal_s);
+	printf(", %lu MiB", kib >> 10);
+	if (goal_mib)
+		printf(" (%s %u)", kib >> 10 <= goal_mib ? "at most" : "TOO MUCH: more than", goal_mib);
+	printf(": ");
 }
 
 static void options(int argc, char **argv)
 {
 	int c;
 
-	while ((c = getopt(argc, argv, "n:m:f:k:S:t:1")) != -1) {
+	while ((c = getopt(argc, argv, "n:m:f:k:S:t:g:M:1rs")) != -1) {
 		unsigned long n = optarg ? strtoul(optarg, NULL, 0) : 0;
 
 		switch (c) {
@@ -353,8 +256,20 @@ static void options(int argc, char **argv)
 		case 't':
 			limit = (unsigned)n;
 			break;
+		case 'g':
+			goal_s = (unsigned)n;
+			break;
+		case 'M':
+			goal_mib = (unsigned)n;
+			break;
 		case '1':
 			one_server = true;
+			break;
+		case 'r':
+			replaced = true;
+			break;
+		case 's':
+			only_short = true;
 			break;
 		default:
 			exit(2);
@@ -364,8 +279,26 @@ static void options(int argc, char **argv)
 		fail("2 to %u processes, and messages", MOST);
 }
 
+static void calm(double began)
+{
+	await_all(&shared->complete);
+	if (!injected() && broken())
+		fail("%u connections have broken, and no process has ended", broken());
+	tell_costs(began);
+	shut(&leave[1]);
+}
+
+static void trouble(void)
+{
+	shut(&leave[1]); /* the others may be stopped then, or dead */
+	make_trouble();
+	await_bound();
+	shut(&over[1]);
+}
+
 int main(int argc, char **argv)
 {
+	double began;
 	unsigned i;
 
 	options(argc, argv);
@@ -375,25 +308,23 @@ int main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	signal(SIGALRM, too_late);
 	alarm(limit * test_slow());
-	start_all();
+	for (i = 0; i < members; i++)
+		start(i);
 	await_all(&shared->bound);
 	if (!troubles)
-		close(over[1]);
-	close(begin[1]); /* all begin */
-	if (troubles) {
-		close(leave[1]); /* the others may be stopped then, or dead */
-		make_trouble();
-		close(over[1]);
-	} else {
-		await_all(&shared->complete);
-		if (!injected() && broken())
-			fail("%u connections have broken, and no process has ended", broken());
-		close(leave[1]);
-	}
+		shut(&over[1]);
+	began = seconds();
+	shut(&begin[1]); /* all begin */
+	if (troubles)
+		trouble();
+	else
+		calm(began);
 	await_ends();
-	for (i = 0; i < members; i++)
-		if (atomic_load(&all[i].doomed))
-			close(rds_bound(home(), ntohs(all[i].name.sin_port))); /* the ports of the dead are free */
+	if (atomic_load(&shared->wrong))
+		fail("a process that was killed had seen something wrong");
+	for (i = 1; i < 1 << 16; i++)
+		if (used[i])
+			close(rds_bound(home(), i)); /* nobody has it any more */
 	printf("ok: %u processes%s, %u messages, %u connections broken or ended\n", members,
 	       one_server ? ", one of them a server" : "", atomic_load(&shared->came), broken());
 	return 0;
