@@ -32,6 +32,7 @@
  */
 #include <stdlib.h>
 
+#include "engine/conn/conn.h"
 #include "tests/faults/transport/fault.h"
 
 const struct rds_transport_up *fault_engine_up;
@@ -113,6 +114,14 @@ void fault_ep_free(struct fault_ep *f)
 	free(f);
 }
 
+/* Has another endpoint of the connection taken its place? */
+static bool fault_is_replaced(const struct fault_ep *f)
+{
+	const struct rds_conn *conn = f->head.conn;
+
+	return conn && atomic_load(&conn->state) == RDS_CONN_UP && conn->ep != (const struct rds_ep *)f;
+}
+
 static void fault_close(struct rds_ep *ep)
 {
 	struct fault_ep *f = (struct fault_ep *)ep;
@@ -120,7 +129,9 @@ static void fault_close(struct rds_ep *ep)
 
 	if (f->head.t->ops->caps & RDS_TCAP_FIRST) /* tests/faults/run looks for that */
 		rds_info("fault: a first endpoint took %u messages, and %s", f->sent,
-			 atomic_load(&f->broken) ? "breaks" : "ends");
+			 atomic_load(&f->broken) ? "breaks"
+			 : fault_is_replaced(f)	 ? "is replaced"
+						 : "ends");
 	if (f->inner)
 		fault_inner_ops(f)->close(f->inner);
 	rds_timer_cancel(&f->breaks); /* from here on no up-call can set the timers again */
