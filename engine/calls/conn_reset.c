@@ -3,7 +3,7 @@
  * conn_reset.c - RDS_CONN_RESET of Oracle's kernels: the program breaks connections of this
  * process.
  *
- * After that the same happens as after any break (conn/connection.c): the connections come up again
+ * After that the same happens as after any break (conn/attempt.c): the connections come up again
  * by themselves, and nothing is lost, doubled or reordered.  The helper does it after this call has
  * returned, as those kernels do, so no caller waits for it.  It is no error there if no connection
  * matches: the program need not have any connection (rds-stress --reset).

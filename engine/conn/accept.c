@@ -3,7 +3,7 @@
  * accept.c - a peer asks for a connection: may it have one, and which endpoint is kept if there is
  * one already.
  *
- * The rules for attempts that cross are in connection.c.  Must not know how a request comes.
+ * The rules for attempts that cross are in attempt.c.  Must not know how a request comes.
  */
 #include "engine/conn/conn.h"
 

@@ -212,7 +212,7 @@ struct rds_conn {
 _Static_assert(sizeof(struct rds_conn) <= 472, "of which a host may have a million");
 
 /*
- * connection.c and accept.c.  With control held, the last two also with conn->tx.
+ * connection.c, attempt.c and accept.c.  With control held, the last two also with conn->tx.
  * rds_conn_get_locked(): find or make; may return the successor of a DEAD connection; NULL and
  * *err.  rds_conn_open_up(): DOWN -> UP with an endpoint of open().  rds_conn_start_locked(): true if
  * conn->retry is to be set to now.
@@ -224,6 +224,7 @@ bool rds_conn_start_locked(struct rds_conn *conn);
 bool rds_conn_peer_has(const struct rds_procid *peer, unsigned n); /* so many, or more; control held */
 void rds_conn_backoff(struct rds_conn *conn);  /* helper: schedule the next attempt */
 void rds_conn_start(struct rds_conn *conn);    /* no lock held: DOWN -> CONNECTING */
+void rds_conn_retry(struct rds_timer *tm);     /* helper: it is time for an attempt */
 void rds_conn_retry_later(struct rds_conn *conn); /* helper: DOWN -> CONNECTING, after a while */
 bool rds_conn_rescue_stale(struct rds_conn *conn); /* helper; false: no memory */
 struct rds_received rds_conn_received(struct rds_conn *conn);

@@ -5,7 +5,7 @@
  * Whatever the reason, the same holds afterwards.  Unacknowledged messages are in the queue again,
  * or stay where they lie until there is memory (stale), or are dropped because no process is left
  * to get them.  A connection whose peer is gone leaves the tables at once and is kept in the
- * graveyard until no part of it is in use.  How connections come up again: connection.c.  All of
+ * graveyard until no part of it is in use.  How connections come up again: attempt.c.  All of
  * this runs in the helper, except what others ask of a connection (rds_conn_peer_pid(),
  * rds_conn_count_rerouted()).  Must not know why a transport reports a break.
  */

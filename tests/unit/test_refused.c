@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * test_refused.c - what a connection acknowledges when it comes up again, if an operation has been
- * refused over the one that broke (conn/connection.c: rds_conn_received).  test_reach_fake.h plays
+ * refused over the one that broke (conn/attempt.c: rds_conn_received).  test_reach_fake.h plays
  * the other host.
  */
 #include <check.h>
