@@ -238,6 +238,11 @@ static int conn_attempt(struct rds_conn *conn)
 	if (err)
 		return err;
 	rds_lock(&conn->tx);
+	if (unlikely(atomic_load(&conn->state) == RDS_CONN_DEAD)) {
+		rds_unlock(&conn->tx);
+		rds_transport_ep_ops(ep)->close(ep);
+		return -ECONNREFUSED;
+	}
 	conn->pending = ep;
 	conn->peer_asked = false;
 	rds_unlock(&conn->tx);

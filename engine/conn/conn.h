@@ -262,7 +262,8 @@ void rds_conn_work_forget(void); /* forked child */
 /* unsent.c */
 /* messages that would be lost if the process ended now; no lock held */
 unsigned rds_conn_unsent(void);
-bool rds_conn_leave(void);     /* does each peer know what has been received?  tells it */
+/* Does each peer know what has been received?  Tells it, once after the first call of this end of the process. */
+bool rds_conn_leave(bool begin);
 int rds_conn_unsent_now(void); /* the same; -1 if a lock is held just now */
 
 /* receive.c */

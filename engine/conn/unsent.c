@@ -18,13 +18,11 @@ static unsigned unoffered(const struct rds_conn *conn)
 }
 
 /*
- * Number of messages, and of writes that a device carries out, that would be lost if we ended now.
- * survives: the transport keeps what it has taken.  tx held.
+ * Number of those that an endpoint was offered, and of writes that a device carries out, which would be
+ * lost if we ended now.  survives: the transport keeps what it has taken.  tx held.
  */
-static unsigned unsent_of(const struct rds_conn *conn, bool survives)
+static unsigned offered_of(const struct rds_conn *conn, bool survives)
 {
-	if (conn->kind == RDS_CONN_UNROUTED)
-		return rds_route_may_come(conn) ? conn->queue_len : 0;
 	if (conn->kind != RDS_CONN_PEER)
 		return 0;
 	/* the peer may have closed its end of the one that is up */
@@ -44,19 +42,25 @@ static unsigned unsent_of(const struct rds_conn *conn, bool survives)
 	    !registry_proc_alive(rds_node_registry, conn->id.peer_slot, &conn->id.peer))
 		survives = false;
 	if (survives)
-		return unoffered(conn) + rds_conn_count_rerouted(conn) + atomic_load(&conn->device_writes);
+		return rds_conn_count_rerouted(conn) + atomic_load(&conn->device_writes);
 	/*
 	 * It is not enough that a redirect has arrived: if it refused a message, the peer has to
 	 * acknowledge it.
 	 */
-	return unoffered(conn) + conn->count - rds_queue_count_redirects(conn) + rds_conn_redirect_owed(conn) +
+	return conn->count - rds_queue_count_redirects(conn) + rds_conn_redirect_owed(conn) +
 	       atomic_load(&conn->device_writes);
+}
+
+static unsigned unsent_of(const struct rds_conn *conn, bool survives)
+{
+	if (conn->kind == RDS_CONN_UNROUTED)
+		return rds_route_may_come(conn) ? conn->queue_len : 0;
+	return conn->kind == RDS_CONN_PEER ? unoffered(conn) + offered_of(conn, survives) : 0;
 }
 
 bool rds_conn_has_unsent(const struct rds_conn *conn)
 {
-	return unsent_of(conn, conn->t->ops->caps & RDS_TCAP_SURVIVES) > unoffered(conn) ||
-	       (conn->queue && conn->queue->was_sent);
+	return offered_of(conn, conn->t->ops->caps & RDS_TCAP_SURVIVES) || (conn->queue && conn->queue->was_sent);
 }
 
 static void unsent_add(struct rds_conn *conn, void *arg)
@@ -76,22 +80,26 @@ unsigned rds_conn_unsent(void)
 	return n;
 }
 
+struct leave {
+	bool begin, all;
+};
+
 static void leave_one(struct rds_conn *conn, void *arg)
 {
-	bool *all = arg;
+	struct leave *l = arg;
 
 	rds_lock(&conn->tx);
 	if (conn->kind == RDS_CONN_PEER && conn->ep && conn->t->ops->leave)
-		*all &= conn->t->ops->leave(conn->ep);
+		l->all &= conn->t->ops->leave(conn->ep, l->begin);
 	rds_unlock(&conn->tx);
 }
 
-bool rds_conn_leave(void)
+bool rds_conn_leave(bool begin)
 {
-	bool all = true;
+	struct leave l = {.begin = begin, .all = true};
 
-	rds_conn_each(leave_one, &all);
-	return all;
+	rds_conn_each(leave_one, &l);
+	return l.all;
 }
 
 int rds_conn_unsent_now(void)

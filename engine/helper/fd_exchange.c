@@ -133,8 +133,11 @@ void rds_fd_exchange_log_left(void)
 {
 	static const uint64_t one = 1;
 
-	if (rds_helper_defer_to_program(&log_call))
-		os_write(os_fd(&rds_helper_leader.post), &one, sizeof(one));
+	if (!rds_helper_defer_to_program(&log_call))
+		return;
+	os_write(os_fd(&rds_helper_leader.post), &one, sizeof(one));
+	if (atomic_load(&rds_helper_leader.named_fd)) /* it may sleep there instead */
+		rds_helper_leader.post_named();
 }
 
 /* ---- packets ---- */

@@ -55,12 +55,14 @@ static void progress_linger_until(uint64_t until)
 {
 	struct rds_wait *w = NULL;
 	struct pollfd p;
+	bool begin = true;
 	unsigned n;
 
 	for (;;) {
 		n = rds_progress_count_unsent();
-		if ((!n && rds_conn_leave()) || os_now_ns() >= until)
+		if ((!n && rds_conn_leave(begin)) || os_now_ns() >= until)
 			break;
+		begin &= n > 0;
 		if (!w)
 			w = rds_wait_begin(0);
 		if (!w || rds_queue_want_room_all() || !rds_wait_arm(w))

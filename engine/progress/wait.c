@@ -22,7 +22,7 @@
 
 #define NAP_NS 5000000
 #define LED_RELAYED_NS 10000000
-#define LED_NAMED_NS 100000000 /* a process of a crowd comes to run that seldom */
+#define LED_NAMED_NS 100000000 /* between two sleeps: a process of a crowd comes to run that seldom */
 
 static _Atomic uint64_t wait_room_gen;	/* changes when a transport has room again */
 static struct rds_wait *wait_room_list; /* wait */
@@ -173,6 +173,16 @@ static void wait_efd_drain(int fd)
 
 	if (os_poll(&p, 1, 0) > 0)
 		os_read(fd, v, sizeof(v));
+}
+
+/* Each wake-up is a datagram of its own. */
+static void wait_socket_drain(int fd)
+{
+	unsigned most = RDS_EVENT_MAX;
+	uint64_t v;
+
+	while (most-- && os_recv(fd, &v, sizeof(v), MSG_DONTWAIT) >= 0)
+		;
 }
 
 static void wait_link_nodes(struct rds_wait *w)
@@ -378,17 +388,19 @@ int rds_wait_fd(const struct rds_wait *w)
 
 void rds_wait_disarm(struct rds_wait *w)
 {
+	bool came;
+
 	if (!w->leader && !w->follower)
 		return;
 	if ((!atomic_exchange(&w->armed, false) || w->leader) && !w->consumed)
-		wait_efd_drain(rds_wait_fd(w));
+		(w->leader && w->named ? wait_socket_drain : wait_efd_drain)(rds_wait_fd(w));
 	w->consumed = false;
 	rx_lock();
 	/* receives what it was woken for, so that the helper need not be woken as well */
-	rds_progress_round_locked();
+	came = rds_progress_round_locked();
 	if (w->leader) {
 		progress_state.leader = NULL;
-		if (w->relayed || w->named)
+		if (w->relayed || (w->named && came))
 			rds_progress_leader_woken(w->relayed ? LED_RELAYED_NS : LED_NAMED_NS);
 	}
 	if (w->follower)

@@ -238,10 +238,11 @@ struct rds_transport_ops {
 	 */
 	bool (*settled)(struct rds_ep *ep);
 	/*
-	 * This process ends: acknowledges what it has received, because the peer may end as well
-	 * and waits for that then.  False: that is on its way.  NULL: the peer can see it.
+	 * This process ends: acknowledges what it has received.  The peer may end as well, and then it
+	 * waits for that.  begin: not a call that asks again.  False: it is on its way.  NULL: the peer
+	 * can see it.
 	 */
-	bool (*leave)(struct rds_ep *ep);
+	bool (*leave)(struct rds_ep *ep, bool begin);
 	/* The highest sequence number that the peer has acknowledged on this endpoint. */
 	uint64_t (*acked)(struct rds_ep *ep);
 	/*

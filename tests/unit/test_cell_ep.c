@@ -71,6 +71,7 @@ bool __wrap_registry_proc_alive(struct registry *reg, uint32_t slot, const struc
 }
 
 static enum shm_wake_what woken; /* how, the last time */
+static bool no_leader;		 /* nobody finds its socket */
 
 int __wrap_shm_wake_socket_send_to(const struct rds_procid *id, uint64_t key, enum shm_wake_what what);
 int __wrap_shm_wake_socket_send_to(const struct rds_procid *id, uint64_t key, enum shm_wake_what what)
@@ -78,7 +79,7 @@ int __wrap_shm_wake_socket_send_to(const struct rds_procid *id, uint64_t key, en
 	(void)id, (void)key;
 	asked += what == SHM_WAKE_LOOK;
 	woken = what;
-	return 0;
+	return what == SHM_WAKE_LEADER && no_leader ? -ECONNREFUSED : 0;
 }
 
 static bool no_memory; /* once */
@@ -451,6 +452,8 @@ START_TEST(rests)
 	ck_assert_uint_eq(acked(), 2);
 	shm_cell_transport.ops->rest(near_ep);
 	ck_assert_uint_eq(cell_list_get(&ep->own, 0), SHM_CELLS_MAX);
+	ck_assert_uint_eq(ep->first, 0); /* the helper may look in the middle of the next send */
+	ck_assert_uint_eq(ep->next, 0);
 	ck_assert_int_eq(shm_cell_get(&second), 0);
 	ck_assert_uint_eq(second, first); /* another endpoint can have it */
 	sends(3, 3);
@@ -612,6 +615,37 @@ START_TEST(who_is_woken)
 	}
 	in_order(9);
 	rds_shm.inbox = NULL;
+}
+END_TEST
+
+/* The leader's socket is in another network namespace: then the helper is woken, as always. */
+START_TEST(leader_not_found)
+{
+	static struct shm_inbox inbox;
+
+	rds_shm.inbox = &inbox;
+	no_leader = true;
+	far_open();
+	shm_attention(&rds_shm.t, RDS_ATT_NAMED);
+	sends(1, 1);
+	ck_assert_int_eq(woken, SHM_WAKE_RUN);
+	ck_assert_uint_eq(atomic_load(&own()->attention) & SHM_ATT_WHO, RDS_ATT_LAZY);
+	rds_shm.inbox = NULL;
+}
+END_TEST
+
+/* One message at a time needs one place at each end, however many there are. */
+START_TEST(one_at_a_time)
+{
+	far_open();
+	for (unsigned i = 1; i <= 40; i++) {
+		sends(i, i);
+		drain();
+		ck_assert_uint_eq(acked(), i);
+	}
+	ck_assert_ptr_null(((struct cell_ep *)near_ep)->own.more);
+	ck_assert_ptr_null(((struct cell_ep *)far_ep)->got.more);
+	in_order(40);
 }
 END_TEST
 
@@ -861,6 +895,8 @@ int main(void)
 	tcase_add_loop_test(tc, later, 0, 2);
 	tcase_add_test(tc, room);
 	tcase_add_test(tc, who_is_woken);
+	tcase_add_test(tc, leader_not_found);
+	tcase_add_test(tc, one_at_a_time);
 	tcase_add_loop_test(tc, hostile, 0, 3);
 	tcase_add_loop_test(tc, written_over, 0, 2);
 	tcase_add_test(tc, sender_ends);

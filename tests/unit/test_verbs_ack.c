@@ -134,16 +134,20 @@ START_TEST(test_ack_at_end)
 	uint64_t upto;
 
 	world_attention(RDS_ATT_POLLING);
-	ck_assert(verbs_ep_leave(c->ep));
+	ck_assert(verbs_ep_leave(c->ep, true));
 	ck_assert_uint_eq(acks(&upto), 0);
 	sent(1, 3, 10);
-	ck_assert(!verbs_ep_leave(c->ep));
+	ck_assert(!verbs_ep_leave(c->ep, true));
 	ck_assert_uint_eq(acks(&upto), 1);
 	ck_assert_uint_eq(upto, 3);
-	ck_assert(verbs_ep_leave(c->ep));
+	ck_assert(verbs_ep_leave(c->ep, false));
 	sent(4, 5, 10); /* the peer goes on: that keeps nobody */
-	ck_assert(verbs_ep_leave(c->ep));
+	ck_assert(verbs_ep_leave(c->ep, false));
 	ck_assert_uint_eq(acks(&upto), 0);
+	ck_assert(!verbs_ep_leave(c->ep, true)); /* that was an exec which has failed; now it ends */
+	ck_assert_uint_eq(acks(&upto), 1);
+	ck_assert_uint_eq(upto, 5);
+	ck_assert(verbs_ep_leave(c->ep, false));
 }
 END_TEST
 

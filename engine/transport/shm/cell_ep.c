@@ -187,7 +187,8 @@ static int ep_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const str
 	*pos = at;
 	if (!shm_cell_push(cell_list_get(&ep->own, at), ep->slot))
 		return ep_refuse(ep);
-	cell_store(&ep->next, (uint8_t)(cell_load(&ep->next) + 1));
+	/* whoever sees it sees the cell in its place, too */
+	atomic_store_explicit(&ep->next, (uint8_t)(cell_load(&ep->next) + 1), memory_order_release);
 	ep->opened = true;
 	seq = be64toh(hdr->sequence);
 	if (likely(seq))
@@ -217,6 +218,8 @@ void shm_cell_wake(struct cell_ep *ep, bool service)
 	if (registry_proc_id(rds_node_registry, ep->slot, &id) && registry_slab_word(&id) == ep->to)
 		err = shm_wake_socket_send_to(&id, line->wake_key,
 					      who == RDS_ATT_NAMED ? SHM_WAKE_LEADER : SHM_WAKE_RUN);
+	if (unlikely(err == -ECONNREFUSED && who == RDS_ATT_NAMED)) /* it is in another network namespace */
+		err = shm_wake_socket_send_to(&id, line->wake_key, SHM_WAKE_RUN);
 	if (unlikely(err)) {
 		if (err != -EAGAIN) /* else there is no room for it, and the tick is soon enough */
 			shm_cell_watch(ep, true);
@@ -275,7 +278,13 @@ static void ep_rest(struct rds_ep *rep)
 {
 	struct cell_ep *ep = (struct cell_ep *)rep;
 
-	while (!under_way(ep) && ep->n_own) {
+	ep_acked(rep); /* what has no number is over, too */
+	if (under_way(ep))
+		return;
+	/* the next send begins there: a look while it does so must not see places without a cell */
+	cell_store(&ep->first, 0);
+	cell_store(&ep->next, 0);
+	while (ep->n_own) {
 		ep->n_own--;
 		shm_cell_put(cell_list_get(&ep->own, ep->n_own));
 		cell_list_set(&ep->own, ep->n_own, SHM_CELLS_MAX); /* not this endpoint's any more */

@@ -215,6 +215,8 @@ static void ep_got(struct cell_ep *ep, uint32_t n)
 		ep_bad(ep, "more messages than there may be");
 		return;
 	}
+	if (ep->got_first == ep->got_next) /* one message at a time needs one place */
+		ep->got_first = ep->got_mid = ep->got_next = 0;
 	if (unlikely(!cell_list_set(&ep->got, ep->got_next, n))) {
 		shm_cell_return(shm_cell_at(n), false);
 		ep_break(ep);

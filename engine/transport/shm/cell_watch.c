@@ -112,7 +112,7 @@ static int peer_ask(const struct cell_ep *ep)
 /* False: nothing is under way any more. */
 static bool under_way(const struct cell_ep *ep, bool *unseen, bool *refused)
 {
-	uint8_t i = cell_load(&ep->first), next = cell_load(&ep->next);
+	uint8_t i = cell_load(&ep->first), next = atomic_load_explicit(&ep->next, memory_order_acquire);
 	bool any = false;
 
 	*unseen = *refused = false;

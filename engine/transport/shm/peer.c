@@ -269,13 +269,16 @@ static bool peer_has_ended(const struct shm_peer *p)
 /* The control socket is gone, and so are all connections over it. */
 void shm_peer_dead(struct shm_peer *p, int why)
 {
-	/*
-	 * Slot and id come from HELLO or from the connect.  With neither, there are no connections.
-	 */
-	bool gone = !p->eps || peer_has_ended(p);
+	bool ended, gone;
 
 	if (p->dead)
 		return;
+	/*
+	 * Slot and id come from HELLO or from the connect.  With neither, there are no connections; and
+	 * one without connections over this socket may live.
+	 */
+	ended = peer_has_ended(p);
+	gone = !p->eps || ended;
 	p->dead = true;
 	rds_shm.ncold -= p->warmth == SHM_COLD;
 	rds_debug("the control socket of process %d is gone: %s", (int)p->cred.pid, strerror(-why));
@@ -285,7 +288,7 @@ void shm_peer_dead(struct shm_peer *p, int why)
 	while (p->eps)
 		shm_ep_down(p->eps, why, gone);
 	shm_peer_shut(p);
-	if (gone && peer_has_ended(p)) /* one without connections over it may live */
+	if (ended)
 		shm_cells_peer_gone(&p->id, p->slot);
 	if (gone && p->known)
 		shm_alive_look_at_others(); /* where one ends, others may end, too */

@@ -190,7 +190,7 @@ static uint64_t fault_acked(struct rds_ep *ep)
 	return acked;
 }
 
-static bool fault_leave(struct rds_ep *ep)
+static bool fault_leave(struct rds_ep *ep, bool begin)
 {
 	struct fault_ep *f = (struct fault_ep *)ep;
 	bool left;
@@ -198,7 +198,7 @@ static bool fault_leave(struct rds_ep *ep)
 	if (atomic_load(&f->swallow) || atomic_load(&f->broken))
 		return true;
 	pthread_mutex_lock(&f->lock);
-	left = fault_inner_ops(f)->leave(f->inner);
+	left = fault_inner_ops(f)->leave(f->inner, begin);
 	pthread_mutex_unlock(&f->lock);
 	return left;
 }

@@ -95,26 +95,35 @@ void verbs_ack_flush(void)
 }
 
 /*
+ * This process ends by exit(), or executes a program.  (At an _exit() any lock may be held.)
+ *
  * Nobody answers when the process has ended: a peer that asks then would wait for the longest time
  * that it may wait at its own end, for messages that have arrived.  The end of the process destroys
  * the queue pair with all that the device has not sent, so the device has to be done with the frame.
- * Where no frame can be sent (no room, no credits) the process does not wait.  Once for an endpoint,
- * or a peer that goes on sending would keep the process.
+ * Where no frame can be sent (no room, no credits) the process does not wait.  Once for each end (an
+ * exec may fail), or a peer that goes on sending would keep the process.
  */
-bool verbs_ep_leave(struct rds_ep *rep)
+bool verbs_ep_leave(struct rds_ep *rep, bool begin)
 {
 	struct verbs_ep *ep = (struct verbs_ep *)rep;
 
 	if (atomic_load(&ep->state) != VERBS_UP)
 		return true;
-	if (!ep->leave_wr && ack_owed(ep)) {
+	if (begin)
+		ep->leaving = false;
+	if (!ep->leaving && ack_owed(ep)) {
 		atomic_store(&ep->ack_due, true);
 		atomic_store(&ep->signal_due, true);
 		verbs_ep_push(rep);
-		if (!ack_owed(ep))
-			ep->leave_wr = atomic_load(&ep->wr_posted);
+		ep->leaving = !ack_owed(ep);
+		ep->leave_wr = atomic_load(&ep->wr_posted);
 	}
-	return !ep->leave_wr || (int32_t)(atomic_load(&ep->wr_done) - ep->leave_wr) >= 0;
+	if (!ep->leaving || (int32_t)(atomic_load(&ep->wr_done) - ep->leave_wr) >= 0)
+		return true;
+	/* there may have been no room in the queue for what tells of its end */
+	atomic_store(&ep->signal_due, true);
+	verbs_ep_push(rep);
+	return false;
 }
 
 void verbs_ack_cancel(struct verbs_ep *ep)

@@ -139,7 +139,8 @@ struct verbs_ep {
 	_Atomic uint32_t messages_received; /* (rx) */
 	_Atomic uint32_t wr_posted;	    /* work requests so far, including the chain; wraps */
 	uint32_t wr_unsignaled, bytes_unsignaled;
-	uint32_t leave_wr; /* the last work request of verbs_ep_leave() */
+	bool leaving;	   /* verbs_ep_leave() has acknowledged all, */
+	uint32_t leave_wr; /* ... by this work request or an older one */
 	/* the chain: work requests not yet given to the device (flush) */
 	struct ibv_send_wr wr[VERBS_POST_LIST];
 	struct ibv_sge sge[VERBS_POST_LIST][2];
@@ -298,7 +299,7 @@ uint64_t verbs_ep_acked(struct rds_ep *ep);
 bool verbs_ep_want_room(struct rds_ep *ep, uint64_t seen_ack);
 void verbs_ep_push(struct rds_ep *ep);
 void verbs_ep_describe(struct rds_ep *ep, struct rds_ep_device *out);
-bool verbs_ep_leave(struct rds_ep *ep); /* ack.c */
+bool verbs_ep_leave(struct rds_ep *ep, bool begin); /* ack.c */
 int verbs_ep_mr_register(struct rds_ep *ep, void *mem, size_t len, struct rds_device_mr **out);
 bool verbs_ep_mr_key(struct rds_ep *ep, const struct rds_device_mr *dev_mr, struct rds_device_key *far);
 int verbs_ep_post(struct rds_ep *ep, const struct rds_device_op *op);
