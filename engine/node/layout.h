@@ -30,7 +30,7 @@
 
 #define REG_MAGIC UINT64_C(0x45444f4e53445200) /* "\0RDSNODE" */
 /* 2: cm_port; 3: orphans; 4: names; 5: held; 6: congested; 7: left; 8: areas; 9: slabs */
-#define REG_VERSION 9
+#define REG_VERSION 10
 #define REG_PROCS 1024
 #define REG_SOCKS 65536
 #define REG_CHUNK 1024 /* number of socket entries that are reserved at a time */
@@ -177,7 +177,7 @@ struct reg_file {
 #define REG_SLABS 4096
 #define REG_SLAB_BYTES 65536
 struct reg_slab {
-	_Atomic uint64_t owner;
+	_Atomic uint64_t owner, rest; /* the id of the owner, whose slot may be another process's by now */
 	_Atomic uint32_t slot;
 	uint32_t pad;
 };

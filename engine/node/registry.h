@@ -335,6 +335,8 @@ void *registry_slab_own(struct registry *reg, uint32_t n);
 bool registry_slab_read(struct registry *reg, uint32_t n, void *bytes);
 /* Whose is it? The slot is a hint of the owner. False: nobody's. */
 bool registry_slab_owner(struct registry *reg, uint32_t n, uint64_t *owner, uint32_t *slot);
+/* The same, and all of its id: also of an owner that has ended, and whose slot is another process's. */
+bool registry_slab_id(struct registry *reg, uint32_t n, struct rds_procid *id, uint32_t *slot);
 /* The word by which registry_slab_owner() names that process. */
 uint64_t registry_slab_word(const struct rds_procid *id);
 /* Of whoever has the slot, or had it last. False: there is no such slot. */

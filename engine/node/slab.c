@@ -168,6 +168,29 @@ void *registry_slab_own(struct registry *reg, uint32_t n)
 	return window ? window + (size_t)(n % REG_WINDOW) * REG_SLAB_BYTES : NULL;
 }
 
+/* Who finds the new owner with what is left of the last one has an id of nobody. */
+static void slab_sign(struct registry *reg, struct reg_slab *slab)
+{
+	uint64_t word[2];
+
+	_Static_assert(sizeof(word) == sizeof(reg->id), "all of it");
+	memcpy(word, &reg->id, sizeof(word));
+	reg_store(&slab->rest, word[1]);
+	reg_store(&slab->slot, reg->slot);
+}
+
+bool registry_slab_id(struct registry *reg, uint32_t n, struct rds_procid *id, uint32_t *slot)
+{
+	struct reg_common *common = n < REG_SLABS ? common_get(reg) : NULL;
+	uint64_t word[2];
+
+	if (!common || !registry_slab_owner(reg, n, &word[0], slot))
+		return false;
+	word[1] = reg_load(&common->slab[n].rest);
+	memcpy(id, word, sizeof(word));
+	return true;
+}
+
 bool registry_slab_inherit(struct registry *reg, uint32_t n, uint64_t from)
 {
 	struct reg_common *common = n < REG_SLABS ? common_get(reg) : NULL;
@@ -175,7 +198,7 @@ bool registry_slab_inherit(struct registry *reg, uint32_t n, uint64_t from)
 	if (!common || !from ||
 	    !atomic_compare_exchange_strong(&common->slab[n].owner, &from, registry_slab_word(&reg->id)))
 		return false;
-	reg_store(&common->slab[n].slot, reg->slot);
+	slab_sign(reg, &common->slab[n]);
 	return true;
 }
 
@@ -239,7 +262,7 @@ int registry_slab_take(struct registry *reg, uint32_t *n)
 		if (reg_load(&common->slab[i].owner) ||
 		    !atomic_compare_exchange_strong(&common->slab[i].owner, &nobody, registry_slab_word(&reg->id)))
 			continue;
-		reg_store(&common->slab[i].slot, reg->slot);
+		slab_sign(reg, &common->slab[i]);
 		ret = slab_reserve(reg, i);
 		if (ret)
 			registry_slab_drop(reg, i); /* it may have got some of its pages */

@@ -7,6 +7,7 @@
 #include <semaphore.h>
 
 #include "engine/conn/conn.h"
+#include "engine/node/registry_impl.h"
 #include "engine/sys/patience.h"
 #include "engine/transport/shm/cell_ep.h"
 #include "tests/unit/registry_helper.h"
@@ -345,6 +346,24 @@ START_TEST(stranger)
 	ck_assert_uint_eq(n_opened, 1);
 	tick();
 	ck_assert_uint_eq(n_down, 0);
+}
+END_TEST
+
+/* The sender was killed, and another process has its slot already, before the receiver looks. */
+START_TEST(stranger_without_slot)
+{
+	_Atomic uint64_t *id = rds_node_registry->f->proc[registry_self_slot(rds_node_registry)].id;
+	uint64_t was = atomic_load(id);
+
+	sends(1, 3);
+	rx_lock();
+	shm_cells_drain();
+	rx_unlock();
+	atomic_store(id, was + 1);
+	drain();
+	atomic_store(id, was);
+	ck_assert_uint_eq(n_opened, 1);
+	in_order(3);
 }
 END_TEST
 
@@ -881,6 +900,7 @@ int main(void)
 	TCase *tc = suite_case(s, "ep", joins, leaves);
 
 	tcase_add_loop_test(tc, stranger, 0, 2);
+	tcase_add_test(tc, stranger_without_slot);
 	tcase_add_test(tc, outgrown);
 	tcase_add_test(tc, stranger_and_open);
 	tcase_add_test(tc, stranger_refused);

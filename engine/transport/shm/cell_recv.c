@@ -438,15 +438,14 @@ void shm_cells_sweep(void)
 static bool stranger_id(uint32_t n, struct rds_conn_id *id)
 {
 	const struct shm_cell *cell = shm_cell_at(n);
-	uint64_t word;
 
-	if (!cell || !(cell->conn & SHM_CELL_OPENS) || !shm_cell_sender(n, &word, &id->peer_slot))
+	if (!cell || !(cell->conn & SHM_CELL_OPENS))
 		return false;
 	id->laddr = cell->faddr;
 	id->faddr = cell->laddr;
 	id->scope = cell->scope;
 	id->tos = cell->tos;
-	return registry_proc_id(rds_node_registry, id->peer_slot, &id->peer) && registry_slab_word(&id->peer) == word;
+	return registry_slab_id(rds_node_registry, n / SHM_SLAB_CELLS, &id->peer, &id->peer_slot);
 }
 
 /* rx. Without memory they are refused. */
