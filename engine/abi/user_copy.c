@@ -11,8 +11,9 @@
  * the memory at the same moment crashes.
  *
  * Code of the program that makes system calls by itself may close the file's number, and the kernel
- * may give the number to another file.  So the bytes lie so far behind the beginning that no other
- * file has any there, and the file is never written to by its number.
+ * may give the number to another file.  So the bytes are the last ones of a file that is longer than
+ * any other, and one more is asked for: no other file has any there, but for a device, which has that
+ * one as well.  And the file is never written to by its number.
  *
  * Must not know what the memory is for.
  */
@@ -37,7 +38,7 @@ static struct {
 	/* by a thread that copies; for ever, if there is no scratch file to be had */
 	_Atomic bool taken;
 	_Atomic int fd;
-	void *at; /* taken; NULL: the file is not made yet */
+	unsigned char *at; /* taken; NULL: the file is not made yet */
 } scratch = {.fd = -1};
 
 static _Atomic bool vm_calls_forbidden;
@@ -50,13 +51,16 @@ static void *at_address(uint64_t at)
 static int scratch_map(int fd)
 {
 	int err = os_fallocate(fd, SCRATCH_AT, SCRATCH_BYTES);
+	void *map;
 
 	os_fcntl(fd, F_SETFL, O_NOATIME); /* 50 ns less */
 	if (!err)
-		err = os_mmap(SCRATCH_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, SCRATCH_AT, &scratch.at);
-	if (!err)
-		madvise(scratch.at, SCRATCH_BYTES, MADV_DONTFORK);
-	return err;
+		err = os_mmap(SCRATCH_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, SCRATCH_AT, &map);
+	if (err)
+		return err;
+	madvise(map, SCRATCH_BYTES, MADV_DONTFORK);
+	scratch.at = map;
+	return 0;
 }
 
 static bool scratch_open(void)
@@ -83,6 +87,8 @@ void rds_ucopy_fork_child(void)
  */
 static bool ucopy_by_scratch(void *user, const void *own, size_t len)
 {
+	unsigned char more;
+	const struct iovec to[2] = {{user, len}, {&more, sizeof(more)}};
 	bool done;
 	int fd;
 
@@ -90,9 +96,10 @@ static bool ucopy_by_scratch(void *user, const void *own, size_t len)
 		return false;
 	if (!scratch.at && !scratch_open())
 		return false;
-	memcpy(scratch.at, own, len);
+	memcpy(scratch.at + SCRATCH_BYTES - len, own, len);
 	fd = atomic_load(&scratch.fd);
-	done = os_pread(fd, user, len, SCRATCH_AT) == (ssize_t)len && fd == atomic_load(&scratch.fd);
+	done = os_preadv(fd, to, 2, SCRATCH_AT + (off_t)(SCRATCH_BYTES - len)) == (ssize_t)len &&
+	       fd == atomic_load(&scratch.fd);
 	atomic_store(&scratch.taken, false);
 	return done;
 }

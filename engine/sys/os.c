@@ -93,6 +93,11 @@ ssize_t os_pread(int fd, void *buf, size_t len, off_t off)
 	return sys4(SYS_pread64, fd, buf, len, off);
 }
 
+ssize_t os_preadv(int fd, const struct iovec *iov, int n, off_t off)
+{
+	return sys5(SYS_preadv, fd, iov, n, off, 0);
+}
+
 ssize_t os_pwrite(int fd, const void *buf, size_t len, off_t off)
 {
 	return sys4(SYS_pwrite64, fd, buf, len, off);

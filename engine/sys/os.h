@@ -81,6 +81,7 @@ struct os_sigpipe {
 void os_sigpipe_hold(struct os_sigpipe *s);
 void os_sigpipe_release(const struct os_sigpipe *s, bool raised);
 ssize_t os_pread(int fd, void *buf, size_t len, off_t off);
+ssize_t os_preadv(int fd, const struct iovec *iov, int n, off_t off);
 ssize_t os_pwrite(int fd, const void *buf, size_t len, off_t off);
 int os_fstat(int fd, struct stat *st);
 int os_stat(const char *path, struct stat *st);
