@@ -35,6 +35,8 @@
 #include "engine/conn/conn.h"
 #include "tests/faults/transport/fault.h"
 
+#define FIRST_PASS 8 /* sends and receives of a FIRST endpoint, of which one breaks it */
+
 const struct rds_transport_up *fault_engine_up;
 
 static struct fault *faults; /* the list changes only while the engine starts */
@@ -54,12 +56,15 @@ bool fault_chance(struct fault *fl, uint64_t n)
 	return n && fault_draw(fl) % n == 0;
 }
 
-bool fault_cuts(struct fault *fl)
+bool fault_cuts(struct fault_ep *f)
 {
+	struct fault *fl = fault_of(f);
 	uint64_t n = fl->spec.disconnect, i;
 
 	if (!n)
 		return false;
+	if (f->head.t == &fl->first)
+		return atomic_fetch_add(&f->passed, 1) + 1 == f->cut_at;
 	i = atomic_fetch_add(&fl->passed, 1);
 	return i < n ? i == fl->first_cut : fault_chance(fl, n);
 }
@@ -105,6 +110,20 @@ struct fault_ep *fault_ep_new(struct fault *fl, const struct rds_transport *t, s
 	f->fault = fl;
 	f->breaks.fn = fault_breaks_timer;
 	fault_send_init(f);
+	return f;
+}
+
+bool fault_first_is_whole(const struct rds_conn_id *id)
+{
+	return !((id->peer_slot ^ registry_self_slot(rds_node_registry)) & 1);
+}
+
+struct fault_ep *fault_ep_new_first(struct fault *fl, const struct rds_conn_id *id, struct rds_conn *conn)
+{
+	struct fault_ep *f = fault_ep_new(fl, &fl->first, conn);
+
+	if (f && !fault_first_is_whole(id))
+		f->cut_at = 1 + (unsigned)(fault_draw(fl) % FIRST_PASS);
 	return f;
 }
 
@@ -204,9 +223,9 @@ static int fault_open(struct rds_transport *t, const struct rds_conn_id *id, str
 	struct fault_ep *f;
 	int err;
 
-	if (fault_chance(fl, fl->spec.connect))
+	if (!fault_first_is_whole(id) && fault_chance(fl, fl->spec.connect))
 		return -ECONNREFUSED;
-	f = fault_ep_new(fl, &fl->first, conn);
+	f = fault_ep_new_first(fl, id, conn);
 	if (!f)
 		return -ENOMEM;
 	err = fl->inner->ops->open(fl->inner, id, (struct rds_conn *)f, &inner);

@@ -60,6 +60,9 @@ struct fault_ep {
 	/* receive side (rx) */
 	unsigned inplace;
 	bool closed, kept;
+	/* of a FIRST endpoint: which of its sends and receives breaks it (0: none), and how many there were */
+	unsigned cut_at;
+	_Atomic unsigned passed;
 };
 
 static inline struct fault *fault_of(struct fault_ep *f)
@@ -77,13 +80,19 @@ static inline const struct rds_transport_ops *fault_inner_ops(const struct fault
 uint64_t fault_draw(struct fault *fl);
 bool fault_chance(struct fault *fl, uint64_t n);
 /* Does this send or receive break its endpoint? */
-bool fault_cuts(struct fault *fl);
+bool fault_cuts(struct fault_ep *f);
 /* Sets the timer to a random time within limit_ns. */
 void fault_after(struct fault *fl, struct rds_timer *tm, uint64_t limit_ns);
 /* Has the helper break the endpoint: any thread, any lock held. */
 void fault_break(struct fault_ep *f);
 /* t: where its operations are: fl->t or fl->first. */
 struct fault_ep *fault_ep_new(struct fault *fl, const struct rds_transport *t, struct rds_conn *conn);
+/*
+ * A FIRST endpoint, which few messages pass: so it is broken soon, or, in half of the pairs of processes, neither
+ * refused nor broken (whole), so that it lives to be replaced.  Else it would be chance whether both happen.
+ */
+bool fault_first_is_whole(const struct rds_conn_id *id);
+struct fault_ep *fault_ep_new_first(struct fault *fl, const struct rds_conn_id *id, struct rds_conn *conn);
 void fault_ep_free(struct fault_ep *f);
 /* The wrapper around that transport. */
 struct fault *fault_find_outer(const struct rds_transport *inner);

@@ -98,11 +98,11 @@ static struct rds_conn *fault_up_opened(struct rds_transport *t, struct rds_ep *
 	struct fault *fl = fault_find_outer(t);
 	struct fault_ep *f;
 
-	if (fault_chance(fl, fl->spec.accept)) {
+	if (!fault_first_is_whole(id) && fault_chance(fl, fl->spec.accept)) {
 		*why = -ECONNREFUSED;
 		return NULL;
 	}
-	f = fault_ep_new(fl, &fl->first, NULL);
+	f = fault_ep_new_first(fl, id, NULL);
 	if (!f) {
 		*why = -ENOMEM;
 		return NULL;
@@ -181,7 +181,7 @@ static enum rds_rx_verdict fault_up_message(struct rds_conn *conn, struct rds_ep
 {
 	struct fault_ep *f = fault_ep_met(conn, ep);
 	struct fault *fl = fault_of(f);
-	bool cut = fault_cuts(fl);
+	bool cut = fault_cuts(f);
 	enum rds_rx_verdict v;
 
 	if (cut && fault_draw(fl) % 2)

@@ -134,7 +134,7 @@ static int fault_send(struct rds_ep *ep, const struct rds_wire_hdr *hdr, const s
 {
 	struct fault_ep *f = (struct fault_ep *)ep;
 	struct fault *fl = fault_of(f);
-	bool cut = fault_cuts(fl), before = cut && fault_draw(fl) % 2;
+	bool cut = fault_cuts(f), before = cut && fault_draw(fl) % 2;
 	int err;
 
 	if (before)
@@ -279,7 +279,7 @@ static int fault_post(struct rds_ep *ep, const struct rds_device_op *op)
 {
 	struct fault_ep *f = (struct fault_ep *)ep;
 	struct fault *fl = fault_of(f);
-	bool cut = fault_cuts(fl);
+	bool cut = fault_cuts(f);
 	int err = -EAGAIN;
 
 	if (atomic_load(&f->broken))
