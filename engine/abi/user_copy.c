@@ -3,9 +3,9 @@
  * user_copy.c - copies by the kernel, which fails with EFAULT where memcpy() would crash.
  *
  * To the program's memory: the bytes are put into a file in memory, the *scratch file*, which is
- * mapped here, and pread() copies them to where they belong.  From the program's memory, and where
+ * mapped here, and preadv() copies them to where they belong.  From the program's memory, and where
  * the file cannot be used: process_vm_readv() and process_vm_writev() on this process itself.  They
- * are dear (0.9 us instead of 0.35 for a page), since they look up each page as if it were another
+ * are dear (0.9 us instead of 0.4 for a page), since they look up each page as if it were another
  * process's.  Where a filter of system calls forbids them (some containers), the range is probed as
  * for any call (sys/uaccess.h) and then copied with memcpy().  In this case a program that unmaps
  * the memory at the same moment crashes.

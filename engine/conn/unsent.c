@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * unsent.c - messages on the heap and writes that a device carries out: both would be lost if this
- * process ended now.
+ * unsent.c - messages on the heap, answers to operations, and writes that a device carries out: all would be
+ * lost if this process ended now.  And what peers have to be told then.
  *
  * Must not know why the process ends, nor how long it waits.
  */
