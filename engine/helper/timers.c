@@ -15,6 +15,9 @@
 #include "engine/helper/timers.h"
 #include "engine/sys/os.h"
 
+#define LOOK_SHARE 10 /* a look, and the time by which it is late, take no more than so much of all time, ... */
+#define LOOK_PAUSE_MAX_NS (160 * 1000000ull) /* ... but it comes as often as that */
+
 static struct {
 	struct os_fd clock;
 	struct rds_helper_event rung;
@@ -75,6 +78,14 @@ void rds_timer_need(struct rds_timer *tm, uint64_t due_ns)
 	if (!tm->queued)
 		timer_link(tm, due_ns);
 	pthread_mutex_unlock(&timers.lock);
+}
+
+uint64_t rds_timer_pause(const struct rds_timer *tm, uint64_t least_ns)
+{
+	uint64_t pause = LOOK_SHARE * (os_now_ns() - tm->due_ns);
+
+	pause = pause < LOOK_PAUSE_MAX_NS ? pause : LOOK_PAUSE_MAX_NS;
+	return pause < least_ns ? least_ns : pause;
 }
 
 bool rds_timer_is_set(const struct rds_timer *tm)

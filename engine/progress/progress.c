@@ -372,13 +372,15 @@ bool rds_progress_round(void)
  */
 static void lazy_tick(struct rds_timer *tm)
 {
+	uint64_t pause;
 	bool again = true;
 
 	rds_sock_show_unseen();
 	rds_queue_reap_all();
 	rx_lock();
+	pause = rds_sock_unseen || progress_state.pressure ? TICK_NS : rds_timer_pause(tm, TICK_NS);
 	progress_state.calls = 0;
-	progress_state.tick_due = os_now_coarse_ns() + TICK_NS;
+	progress_state.tick_due = os_now_coarse_ns() + pause;
 	progress_state.way_until = 0;
 	if (progress_state.activity == lazy_tick_seen && !progress_state.pollers) {
 		progress_state.lazy = progress_state.sends_look = false;
@@ -395,7 +397,7 @@ static void lazy_tick(struct rds_timer *tm)
 	rds_progress_relieve(false);
 	rx_unlock();
 	if (again)
-		rds_timer_set(tm, os_now_ns() + TICK_NS);
+		rds_timer_set(tm, os_now_ns() + pause);
 }
 
 void rds_progress_helper_round(void)

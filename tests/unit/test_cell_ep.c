@@ -844,11 +844,12 @@ START_TEST(look_between)
 }
 END_TEST
 
-/* A cell that nobody has seen makes the helper ask, after a tick. */
+/* A cell that nobody has seen makes the helper ask a peer that sleeps, after a tick. */
 START_TEST(wake_up_lost)
 {
 	far_open();
 	sends(1, 1);
+	atomic_store(&own()->attention, RDS_ATT_HELPER);
 	ck_assert_uint_eq(asked, 0);
 	tick();
 	ck_assert_uint_eq(asked, 0); /* it may be about to look */
@@ -861,6 +862,25 @@ START_TEST(wake_up_lost)
 	drain();
 	tick();
 	ck_assert_uint_eq(asked, 2);
+	ck_assert_uint_eq(n_down, 0);
+}
+END_TEST
+
+/* A peer that was woken, and has no processor yet, is not asked: in a crowd that would be all of them. */
+START_TEST(awake_without_processor)
+{
+	unsigned i;
+
+	far_open();
+	sends(1, 1);
+	atomic_store(&own()->attention, RDS_ATT_LAZY);
+	for (i = 0; i < 8; i++)
+		tick();
+	ck_assert_uint_eq(asked, 0);
+	later_ns = 400 * 1000000ull; /* or its word has been overwritten */
+	for (i = 0; i < 16; i++)
+		tick();
+	ck_assert_uint_ge(asked, 1);
 	ck_assert_uint_eq(n_down, 0);
 }
 END_TEST
@@ -922,6 +942,7 @@ int main(void)
 	tcase_add_test(tc, sender_ends);
 	tcase_add_test(tc, receiver_ends);
 	tcase_add_test(tc, wake_up_lost);
+	tcase_add_test(tc, awake_without_processor);
 	tcase_add_test(tc, never_seen);
 	tcase_add_test(tc, no_listener);
 	return suite_run(s);

@@ -55,6 +55,19 @@ START_TEST(test_needed_twice)
 }
 END_TEST
 
+/* Timers that come late are rarer, but not much. */
+START_TEST(late_is_rarer)
+{
+	struct rds_timer tm = {.fn = never, .due_ns = os_now_ns()};
+
+	ck_assert_uint_eq(rds_timer_pause(&tm, UINT64_MAX), UINT64_MAX);
+	tm.due_ns -= 5 * 1000000ull;
+	ck_assert_uint_ge(rds_timer_pause(&tm, 1000000), 50 * 1000000ull);
+	tm.due_ns -= 1000 * 1000000ull;
+	ck_assert_uint_eq(rds_timer_pause(&tm, 1000000), 160 * 1000000ull);
+}
+END_TEST
+
 static void helper_runs(void)
 {
 	struct sockaddr_in sin = {
@@ -130,6 +143,7 @@ int main(void)
 	TCase *tc = tcase_create("timers");
 
 	tcase_add_test(tc, test_needed_twice);
+	tcase_add_test(tc, late_is_rarer);
 	tcase_add_test(tc, test_threads_need_one);
 	tcase_add_test(tc, test_no_waiting);
 	suite_add_tcase(s, tc);

@@ -5,9 +5,10 @@
  *
  * An endpoint is watched from the time when something was sent, or the engine began to wait. The helper
  * looks at it after a tick, and as long as anything is under way or awaited. The pauses grow to a second:
- * each is as long as the time since the latest endpoint was watched anew. A cell that the peer has not
- * seen makes the helper ask the peer to look (wake_socket.c). Of peers for which nothing waits only memory
- * is left: all are looked at after a minute, and after twice as long each time, an hour at most.
+ * each is as long as the time since the latest endpoint was watched anew, and longer on a machine that is
+ * short of processors. A cell that a peer has not seen that sleeps makes the helper ask it to look
+ * (wake_socket.c). Of peers for which nothing waits only memory is left: all are looked at after a minute, and
+ * after twice as long each time, an hour at most.
  *
  * Helper thread, except shm_cell_watch().
  */
@@ -15,6 +16,7 @@
 #include "engine/transport/shm/cell_ep.h"
 
 #define TICK_NS (10 * 1000000ull)
+#define AWAKE_MS 300
 #define SECOND_NS (1000 * 1000000ull)
 #define LOOK_FIRST_NS (60 * SECOND_NS)
 #define LOOK_LAST_NS (3600 * SECOND_NS)
@@ -24,7 +26,7 @@ static void all_look(struct rds_timer *tm);
 static struct rds_timer watch_timer = {.fn = watched_look}, all_timer = {.fn = all_look};
 static _Atomic(struct cell_ep *) watched;
 static _Atomic bool soon;
-static _Atomic uint64_t since;
+static _Atomic uint64_t since, rest_until;
 static uint64_t look_pause = LOOK_FIRST_NS;
 
 static void watch_add(struct cell_ep *ep)
@@ -38,7 +40,7 @@ static void watch_add(struct cell_ep *ep)
 
 void shm_cell_watch(struct cell_ep *ep, bool now)
 {
-	uint64_t at;
+	uint64_t at, rest;
 	bool is;
 
 	rds_fence(); /* either ep_look() sees why, or this sees that it has cleared `watched` */
@@ -49,8 +51,9 @@ void shm_cell_watch(struct cell_ep *ep, bool now)
 		rds_timer_set(&watch_timer, os_now_ns());
 	} else if (!is && !atomic_exchange(&soon, true)) {
 		at = os_now_ns();
+		rest = atomic_load(&rest_until);
 		atomic_store(&since, at);
-		rds_timer_set(&watch_timer, at + TICK_NS);
+		rds_timer_set(&watch_timer, at + TICK_NS > rest ? at + TICK_NS : rest);
 		rds_timer_need(&all_timer, at + LOOK_FIRST_NS);
 	}
 }
@@ -107,6 +110,18 @@ static int peer_ask(const struct cell_ep *ep)
 	if (!line || !registry_proc_id(rds_node_registry, ep->slot, &id) || registry_slab_word(&id) != ep->to)
 		return -ECONNREFUSED;
 	return shm_wake_socket_send_to(&id, line->wake_key, SHM_WAKE_LOOK);
+}
+
+/*
+ * Whoever was woken says that it is awake until it sleeps again. In a crowd it may wait long for a processor,
+ * and those who ask it to look only add to that. Whoever says so for longer may have been overwritten.
+ */
+static bool peer_is_awake(const struct cell_ep *ep)
+{
+	const struct shm_line *line = registry_line(rds_node_registry, ep->slot);
+	uint32_t who = line ? atomic_load(&line->attention) & SHM_ATT_WHO : RDS_ATT_HELPER;
+
+	return (who == RDS_ATT_LAZY || who == RDS_ATT_POLLING) && shm_cell_now_ms() - ep->unseen_ms < AWAKE_MS;
 }
 
 /* False: nothing is under way any more. */
@@ -200,7 +215,8 @@ static bool ep_look(struct cell_ep *ep)
 	due = unseen_is_due(ep, unseen);
 	if (!any && !refused && !cell_load(&ep->broken) && !ep->head.t->up->awaited(ep->head.conn))
 		return false;
-	if (((due || refused || !unseen) && !peer_lives(ep->to, ep->slot)) || (due && peer_ask(ep) == -ECONNREFUSED)) {
+	if (((due || refused || !unseen) && !peer_lives(ep->to, ep->slot)) ||
+	    (due && !peer_is_awake(ep) && peer_ask(ep) == -ECONNREFUSED)) {
 		peer_gone(ep->to, ep->slot);
 		return false;
 	}
@@ -223,7 +239,7 @@ static bool ep_look(struct cell_ep *ep)
 static void watched_look(struct rds_timer *tm)
 {
 	struct cell_ep *ep, *next;
-	uint64_t now = os_now_ns(), pause;
+	uint64_t now = os_now_ns(), pause, rest;
 	bool any = false;
 
 	atomic_store(&soon, false);
@@ -235,8 +251,10 @@ static void watched_look(struct rds_timer *tm)
 		if (!atomic_exchange(&ep->watched, true))
 			watch_add(ep);
 	}
+	rest = rds_timer_pause(tm, TICK_NS);
+	atomic_store(&rest_until, now + rest);
 	pause = now - atomic_load(&since);
-	pause = pause < TICK_NS ? TICK_NS : pause < SECOND_NS ? pause : SECOND_NS;
+	pause = pause < rest ? rest : pause < SECOND_NS ? pause : SECOND_NS;
 	if (any && !atomic_load(&soon))
 		rds_timer_need(tm, now + pause);
 }
@@ -282,4 +300,5 @@ void shm_cell_watch_fork_child(void)
 	all_timer = (struct rds_timer){.fn = all_look};
 	atomic_store(&watched, NULL);
 	atomic_store(&soon, false);
+	atomic_store(&rest_until, 0);
 }
