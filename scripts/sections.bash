@@ -492,13 +492,14 @@ section_two-guests() # two hosts, over soft RoCE and soft iWARP: the conformance
 
 section_rxe() # connections over soft RoCE in the guest, which break
 {
-	made main fault-programs && TEST_SEED=$seed delivered tests/rdma/faults --build "$work/main" --device rxe
+	# the guest may take 900
+	made main fault-programs && SECTION_TIMEOUT=1000 TEST_SEED=$seed delivered tests/rdma/faults --build "$work/main" --device rxe
 }
 
 section_siw() # the same over soft iWARP
 {
 	made main fault-programs || return 1
-	export TEST_SEED=$seed
+	export TEST_SEED=$seed SECTION_TIMEOUT=1000 # the guest may take 900
 	{
 		status=0
 		(delivered tests/rdma/faults --build "$work/main" --device siw) || worse $?

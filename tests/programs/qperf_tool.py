@@ -132,6 +132,8 @@ def parse(test, size, text):
         name, _, rest = line.partition("=")
         with contextlib.suppress(ValueError, IndexError):
             values[name.strip()] = float(rest.split()[0].replace(",", ""))
+    if values.get("latency" if test.endswith("_lat") else "recv_bw") == 0:
+        raise QperfLate(f"{test} of {size} B: nothing has come in the measured time")
     if test.endswith("_lat"):
         latency = values.get("latency", 0)
         if not 10 < latency < 1e9:  # faster than a cache line moves, or slower than a second
