@@ -11,6 +11,8 @@
 #include <signal.h>
 #include <spawn.h>
 
+#define BIG 8192 /* short messages need no connection between two processes */
+
 extern char **environ;
 
 static struct sockaddr_in here;
@@ -18,7 +20,7 @@ static struct sockaddr_in here;
 static void expect(int fd, const char *want)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };
-	char text[64] = "";
+	char text[BIG + 1] = "";
 
 	check(poll(&p, 1, TEST_COMES) == 1, "no '%s'", want);
 	check(recv(fd, text, sizeof(text), 0) == (ssize_t)strlen(want), "wanted '%s', got '%s'", want, text);
@@ -194,13 +196,18 @@ static void last_copy(void)
 	close(fd);
 }
 
+/* A short question, then a long one. */
 static void ask(const struct sockaddr_in *whom)
 {
+	char text[BIG + 1] = "are you there";
 	struct sockaddr_in me;
 	int fd = bound(&me);
 
-	say(fd, whom, "are you there");
-	expect(fd, "are you there");
+	say(fd, whom, text);
+	expect(fd, text);
+	memset(text, 'y', BIG);
+	say(fd, whom, text);
+	expect(fd, text);
 	close(fd);
 }
 
@@ -211,14 +218,14 @@ static void same_partner(void)
 	socklen_t len = sizeof(from);
 	pid_t partner, pid;
 	int ends[2], fd;
-	char text[64];
+	char text[BIG];
 
 	check(pipe(ends) == 0, "pipe");
 	partner = fork();
 	if (partner == 0) {
 		fd = bound(&at);
 		check(write(ends[1], &at, sizeof(at)) == sizeof(at), "write");
-		for (int i = 0; i < 2; i++) {
+		for (int i = 0; i < 4; i++) {
 			ssize_t n = recvfrom(fd, text, sizeof(text), 0, (struct sockaddr *)&from, &len);
 
 			check(n > 0 && sendto(fd, text, (size_t)n, 0, (struct sockaddr *)&from, len) == n, "answer");
