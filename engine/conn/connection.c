@@ -22,7 +22,7 @@
 struct rds_conn_client rds_conn_client;
 
 static struct rds_conn *conn_free; /* control */
-static struct rds_conn *conn_table[RDS_CONN_BUCKETS] RDS_TABLE;
+static struct rds_conn *conn_table[RDS_CONN_BUCKETS];
 struct rds_conn *rds_conn_list;
 static unsigned conn_by_peer[RDS_PEER_BUCKETS]; /* how many there are */
 

@@ -8,6 +8,7 @@
 #include "engine/conn/port_cache.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/sys/compiler.h"
 #include "engine/sys/os.h"
@@ -29,11 +30,11 @@ struct port_entry {
 	struct rds_procid was;
 };
 
+static struct port_entry *buckets[BUCKETS] RDS_TABLE;
 static struct {
-	struct port_entry *bucket[BUCKETS];
 	struct port_entry *oldest, *newest;
 	unsigned n, asked;
-} port_cache RDS_TABLE;
+} port_cache;
 
 static unsigned port_hash(const struct rds_addr *a)
 {
@@ -56,7 +57,7 @@ static struct port_entry *port_find(const struct rds_addr *dst)
 {
 	struct port_entry *e;
 
-	for (e = port_cache.bucket[port_hash(dst)]; e; e = e->hash_next)
+	for (e = buckets[port_hash(dst)]; e; e = e->hash_next)
 		if (port_same_addr(&e->addr, dst))
 			return e;
 	return NULL;
@@ -78,7 +79,7 @@ static void port_age_append(struct port_entry *e)
 
 static void port_drop(struct port_entry *e)
 {
-	struct port_entry **p = &port_cache.bucket[port_hash(&e->addr)];
+	struct port_entry **p = &buckets[port_hash(&e->addr)];
 
 	while (*p != e)
 		p = &(*p)->hash_next;
@@ -119,8 +120,8 @@ static struct port_entry *port_find_or_make(const struct rds_addr *dst)
 	if (!e)
 		return NULL;
 	e->addr = *dst;
-	e->hash_next = port_cache.bucket[port_hash(dst)];
-	port_cache.bucket[port_hash(dst)] = e;
+	e->hash_next = buckets[port_hash(dst)];
+	buckets[port_hash(dst)] = e;
 	port_age_append(e);
 	port_cache.n++;
 	return e;
@@ -225,5 +226,6 @@ unsigned rds_route_ports_count(void)
 void rds_route_ports_forget(void)
 {
 	/* no walk: a thread of the parent may have been in the middle of a change */
-	os_fork_zero(&port_cache, sizeof(port_cache));
+	os_fork_zero(buckets, sizeof(buckets));
+	memset(&port_cache, 0, sizeof(port_cache));
 }

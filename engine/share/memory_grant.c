@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "engine/share/owner.h"
+#include "engine/sys/compiler.h"
 #include "engine/abi/foreign_memory.h"
 #include "engine/sys/patience.h"
 
@@ -48,7 +49,7 @@ struct grant_conn {
 
 static struct rds_helper_event grant_listener;
 static _Atomic int grant_listener_fd = -1;
-static struct grant_conn grant_conns[GRANT_CONNS];
+static struct grant_conn grant_conns[GRANT_CONNS] RDS_TABLE;
 static uint64_t n_came;
 
 static void grant_conn_close(struct grant_conn *v)

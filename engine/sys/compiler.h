@@ -15,5 +15,8 @@
  * these behind all others, which then lie close together: so a process has few pages of them.
  */
 #define RDS_TABLE __attribute__((section(".bss.tables")))
+/* One of which the end is used, and one of which the beginning is: they lie side by side. */
+#define RDS_TABLE_BEFORE(pair) __attribute__((section(".bss.tables." #pair ".0")))
+#define RDS_TABLE_AFTER(pair) __attribute__((section(".bss.tables." #pair ".1")))
 
 #endif

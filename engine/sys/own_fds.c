@@ -22,8 +22,9 @@
 #include "engine/sys/os.h"
 #include "engine/rds.h"
 
-#define FD_PAGE 256
-#define FD_PAGES 4096
+#define FD_PAGE 64
+#define FD_PAGES 16384
+#define FD_LOW_PAGES 32
 #define FD_LIMIT (FD_PAGE * FD_PAGES) /* numbers from here on are never internal */
 /* with 128 numbers from there on the kernel's table has 16 KiB */
 #define FD_BASE_MAX 1920
@@ -40,7 +41,8 @@ struct fd_page {
 	struct fd_entry e[FD_PAGE];
 };
 
-static _Atomic(struct fd_page *) fd_pages[FD_PAGES] RDS_TABLE;
+/* Most processes have only low numbers, which need no page of the large table. */
+static _Atomic(struct fd_page *) fd_low_pages[FD_LOW_PAGES], fd_pages[FD_PAGES] RDS_TABLE;
 static pthread_mutex_t fds_lock = PTHREAD_MUTEX_INITIALIZER;
 /*
  * A vfork child shares this memory but not the descriptors, so it must not move those of its
@@ -53,13 +55,20 @@ static _Atomic pid_t fds_pid;
  */
 static __thread bool fds_unheld __attribute__((tls_model("initial-exec")));
 
+static _Atomic(struct fd_page *) *fd_page_of(int fd)
+{
+	int i = fd / FD_PAGE;
+
+	return i < FD_LOW_PAGES ? &fd_low_pages[i] : &fd_pages[i];
+}
+
 static struct fd_entry *fd_find(int fd)
 {
 	struct fd_page *page;
 
 	if ((unsigned)fd >= FD_LIMIT)
 		return NULL;
-	page = atomic_load_explicit(&fd_pages[fd / FD_PAGE], memory_order_acquire);
+	page = atomic_load_explicit(fd_page_of(fd), memory_order_acquire);
 	return page ? &page->e[fd % FD_PAGE] : NULL;
 }
 
@@ -74,7 +83,7 @@ static int fd_insert(int fd, os_fd_moved_fn moved, void *arg)
 
 		if (!page)
 			return -ENOMEM;
-		atomic_store_explicit(&fd_pages[fd / FD_PAGE], page, memory_order_release);
+		atomic_store_explicit(fd_page_of(fd), page, memory_order_release);
 		e = &page->e[fd % FD_PAGE];
 	}
 	e->moved = moved;
@@ -398,7 +407,7 @@ void os_fds_forked(void)
 void os_fd_each_internal(unsigned first, unsigned last, void (*cb)(int fd, void *arg), void *arg)
 {
 	for (unsigned fd = first; fd <= last && fd < FD_LIMIT; fd++) {
-		if (!atomic_load_explicit(&fd_pages[fd / FD_PAGE], memory_order_acquire))
+		if (!atomic_load_explicit(fd_page_of((int)fd), memory_order_acquire))
 			fd |= FD_PAGE - 1; /* no page, so none of its numbers is internal */
 		else if (os_fd_is_internal((int)fd))
 			cb((int)fd, arg);

@@ -18,6 +18,7 @@
 #include "engine/sys/os.h"
 
 #define RECORDS 512
+#define RECORDS_FIRST 4
 #define CPUS 4096
 
 #if defined(__SANITIZE_THREAD__)
@@ -35,13 +36,19 @@ struct rds_thread rds_thread_none = {.ncalls = RDS_THREAD_CALLS};
 __thread struct rds_thread *rds_thread __attribute__((tls_model("initial-exec"))) = &rds_thread_none;
 static __thread bool never __attribute__((tls_model("initial-exec")));
 
-static struct rds_thread records[RECORDS] RDS_TABLE;
-static _Atomic unsigned used; /* records[0..used) have been given to a thread */
+/* Most processes have no more than the first ones, which need no page of their own. */
+static struct rds_thread records_first[RECORDS_FIRST], records_more[RECORDS - RECORDS_FIRST] RDS_TABLE;
+static _Atomic unsigned used; /* records 0..used-1 have been given to a thread */
 static struct rds_thread *free_list;
 static pthread_mutex_t records_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool on, refused;
 static pthread_key_t key;
 static bool key_made;
+
+static struct rds_thread *record_at(unsigned i)
+{
+	return i < RECORDS_FIRST ? &records_first[i] : &records_more[i - RECORDS_FIRST];
+}
 
 /* ---- the barrier ---- */
 
@@ -172,11 +179,13 @@ void rds_thread_records_forget(void)
 	pthread_mutex_init(&records_lock, NULL);
 	free_list = NULL;
 	for (i = 0; i < n; i++) {
-		record_clear(&records[i]);
-		if (&records[i] == rds_thread)
+		struct rds_thread *s = record_at(i);
+
+		record_clear(s);
+		if (s == rds_thread)
 			continue;
-		records[i].next_free = free_list;
-		free_list = &records[i];
+		s->next_free = free_list;
+		free_list = s;
 	}
 }
 
@@ -191,7 +200,7 @@ static struct rds_thread *record_get(void)
 	if (s) {
 		free_list = s->next_free;
 	} else if (n < RECORDS) {
-		s = &records[n];
+		s = record_at(n);
 		atomic_store(&used, n + 1);
 	}
 	pthread_mutex_unlock(&records_lock);
@@ -224,7 +233,7 @@ bool rds_thread_any_calls(const void *what)
 
 	for (i = 0; i < n; i++)
 		for (k = 0; k < RDS_THREAD_CALLS; k++)
-			if (atomic_load_explicit(&records[i].call[k], memory_order_acquire) == what)
+			if (atomic_load_explicit(&record_at(i)->call[k], memory_order_acquire) == what)
 				return true;
 	return false;
 }

@@ -24,7 +24,7 @@
 #define OUTGROWN_MESSAGES 64
 #define OUTGROWN_MS 32
 
-struct cell_ep *shm_cell_eps[REGISTRY_SLOTS] RDS_TABLE;
+struct cell_ep *shm_cell_eps[REGISTRY_SLOTS] RDS_TABLE_AFTER(cell_eps);
 static uint16_t last_number; /* rx */
 
 static struct shm_line *line_of(uint32_t slot)

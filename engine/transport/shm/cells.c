@@ -28,11 +28,14 @@
  */
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/sys/process.h"
 #include "engine/transport/shm/shm.h"
 
 #define SLABS_MOST 32 /* of a process */
+#define CELLS_MOST (SLABS_MOST * SHM_SLAB_CELLS)
+#define CELLS_ROOM (CELLS_MOST + SHM_SLAB_CELLS)
 #define SLAB_LOOKS 8  /* at others' slabs that stay, for each one that is taken */
 #define AGAIN_NS (10 * 1000000ull)
 
@@ -41,10 +44,14 @@ static struct cells_pool {
 	uint32_t n_slabs, n_free, n_late, looked;
 	uint64_t again_at; /* there was no slab: before that time nobody looks for one */
 	uint32_t slab[SLABS_MOST];
-	uint32_t free[SLABS_MOST * SHM_SLAB_CELLS]; /* the last one is used next */
-	uint32_t late[SLABS_MOST * SHM_SLAB_CELLS]; /* put back, but their receivers may still have them */
-	struct shm_cell copy[SHM_SLAB_CELLS];	    /* of a slab that others may give back now */
-} pool RDS_TABLE = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
+/*
+ * From the end on: what is longer than whole pages lies on one page with the beginning of shm_cell_eps. The
+ * last one is used next.
+ */
+static uint32_t free_cells[CELLS_ROOM] RDS_TABLE_BEFORE(cell_eps) __attribute__((aligned(4096)));
+static uint32_t late_cells[CELLS_MOST] RDS_TABLE;	    /* put back, but their receivers may still have them */
+static struct shm_cell slab_copy[SHM_SLAB_CELLS] RDS_TABLE; /* of a slab that others may give back now */
 
 struct shm_line *shm_cells_line;
 
@@ -69,10 +76,20 @@ bool shm_cell_sender(uint32_t n, uint64_t *word, uint32_t *slot)
 
 /* ---- cells of this process ---- */
 
+static void free_push(uint32_t n)
+{
+	free_cells[CELLS_ROOM - ++pool.n_free] = n;
+}
+
+static uint32_t free_pop(void)
+{
+	return free_cells[CELLS_ROOM - pool.n_free--];
+}
+
 static void pool_add(uint32_t slab)
 {
 	for (uint32_t i = SHM_SLAB_CELLS; i > 0; i--)
-		pool.free[pool.n_free++] = slab * SHM_SLAB_CELLS + i - 1;
+		free_push(slab * SHM_SLAB_CELLS + i - 1);
 	pool.slab[pool.n_slabs++] = slab;
 }
 
@@ -91,9 +108,9 @@ static bool slab_is_under_way(uint32_t slab)
 {
 	uint64_t last = 0;
 
-	if (!registry_slab_read(rds_node_registry, slab, pool.copy))
+	if (!registry_slab_read(rds_node_registry, slab, slab_copy))
 		return true;
-	for (const struct shm_cell *cell = pool.copy; cell < pool.copy + SHM_SLAB_CELLS; cell++) {
+	for (const struct shm_cell *cell = slab_copy; cell < slab_copy + SHM_SLAB_CELLS; cell++) {
 		if (!state_is_receivers(cell->state) || cell->to == last)
 			continue;
 		if (word_lives(cell->to))
@@ -146,10 +163,10 @@ static void pool_take_late(void)
 
 	pool.n_late = 0;
 	for (uint32_t i = 0; i < n; i++)
-		if (cell_is_back(pool.late[i]))
-			pool.free[pool.n_free++] = pool.late[i];
+		if (cell_is_back(late_cells[i]))
+			free_push(late_cells[i]);
 		else
-			pool.late[pool.n_late++] = pool.late[i];
+			late_cells[pool.n_late++] = late_cells[i];
 }
 
 static int pool_grow(void)
@@ -181,7 +198,7 @@ int shm_cell_get(uint32_t *n)
 		return -ENOSPC; /* the process ends */
 	err = pool.n_free ? 0 : pool_grow();
 	if (!err)
-		*n = pool.free[--pool.n_free];
+		*n = free_pop();
 	pthread_mutex_unlock(&pool.lock);
 	return err;
 }
@@ -193,9 +210,9 @@ void shm_cell_put(uint32_t n)
 	if (!cell || !os_mutex_lock(&pool.lock))
 		return;
 	if (state_is_receivers(atomic_load_explicit(&cell->state, memory_order_acquire)))
-		pool.late[pool.n_late++] = n;
+		late_cells[pool.n_late++] = n;
 	else
-		pool.free[pool.n_free++] = n;
+		free_push(n);
 	pthread_mutex_unlock(&pool.lock);
 }
 
@@ -219,7 +236,7 @@ void shm_cells_close(void)
 
 void shm_cells_fork_child(void)
 {
-	os_fork_zero(&pool, sizeof(pool));
+	memset(&pool, 0, sizeof(pool));
 	pthread_mutex_init(&pool.lock, NULL);
 	shm_cells_line = NULL;
 }

@@ -25,7 +25,8 @@
 #define SOCKETS_PER_PEER 16
 #define LISTEN_PAUSE_NS (100 * 1000000ull)
 
-struct shm rds_shm RDS_TABLE;
+struct shm rds_shm;
+struct shm_ep *shm_bells[SHM_BELLS] RDS_TABLE;
 
 static socklen_t shm_peer_address(const struct rds_procid *id, struct sockaddr_un *un)
 {
@@ -423,6 +424,7 @@ void rds_shm_fork_child(void)
 	const struct rds_transport t = rds_shm.t;
 
 	os_fork_zero(&rds_shm, sizeof(rds_shm));
+	os_fork_zero(shm_bells, sizeof(shm_bells));
 	rds_shm.t = t;
 	shm_wake_socket_init();
 	shm_cells_fork_child();

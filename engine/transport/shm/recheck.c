@@ -138,7 +138,7 @@ static void recheck_sweep(struct rds_timer *tm)
 	atomic_store(&s->sweep_armed, false);
 	rx_lock();
 	for (i = 0; i < s->bell_top; i++) {
-		ep = s->bells[i];
+		ep = shm_bells[i];
 		if (ep && ep->up && (atomic_load(&ep->rx->tail) != ep->read || atomic_load(&ep->tx->room_said) != ep->room_seen))
 			shm_bell_ring_own(ep);
 	}
@@ -151,7 +151,7 @@ void shm_on_look(struct shm_peer *p, uint32_t bell)
 	struct shm_ep *ep;
 
 	rx_lock();
-	ep = bell < SHM_BELLS ? rds_shm.bells[bell] : NULL;
+	ep = bell < SHM_BELLS ? shm_bells[bell] : NULL;
 	if (ep && ep->up && ep->peer == p)
 		shm_bell_ring_own(ep);
 	rx_unlock();

@@ -230,9 +230,9 @@ struct shm {
 	_Atomic(struct shm_peer *) recheck_list;
 	struct rds_timer unread_timer; /* peer_read.c, helper */
 	_Atomic bool recheck_armed, sweep_armed;
-	struct shm_ep *bells[SHM_BELLS]; /* rx; last, as few are used */
 };
 extern struct shm rds_shm;
+extern struct shm_ep *shm_bells[SHM_BELLS]; /* rx */
 
 /* ring.c */
 int shm_ring_send(struct rds_ep *ep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len, uint64_t *pos);

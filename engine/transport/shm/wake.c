@@ -339,7 +339,7 @@ static bool ring_room_came(struct shm_ep *ep)
 
 static bool bell_answer(struct shm *s, uint32_t bell)
 {
-	struct shm_ep *ep = s->bells[bell];
+	struct shm_ep *ep = shm_bells[bell];
 	bool moved;
 
 	if (!ep || !ep->up)
@@ -421,7 +421,7 @@ void shm_catch_up(struct rds_transport *t)
 	s->catching_up++;
 	shm_cells_drain();
 	for (i = 0; i < s->bell_top; i++) {
-		struct shm_ep *ep = s->bells[i];
+		struct shm_ep *ep = shm_bells[i];
 
 		if (!ep || !ep->up || ep->draining)
 			continue;
@@ -441,8 +441,8 @@ bool shm_relieve(struct rds_transport *t, bool now)
 		return false;
 	s->pressed = false;
 	for (i = 0; i < s->bell_top; i++)
-		if (s->bells[i] && s->bells[i]->up)
-			s->pressed |= shm_ring_relieve(s->bells[i], now);
+		if (shm_bells[i] && shm_bells[i]->up)
+			s->pressed |= shm_ring_relieve(shm_bells[i], now);
 	return s->pressed;
 }
 
@@ -454,9 +454,9 @@ int shm_bell_add(struct shm_ep *ep)
 	for (i = 0; i < SHM_BELLS; i++) {
 		uint32_t bell = (s->next_bell + i) % SHM_BELLS;
 
-		if (s->bells[bell])
+		if (shm_bells[bell])
 			continue;
-		s->bells[bell] = ep;
+		shm_bells[bell] = ep;
 		s->next_bell = bell + 1;
 		if (bell >= s->bell_top)
 			s->bell_top = bell + 1;
@@ -470,8 +470,8 @@ int shm_bell_add(struct shm_ep *ep)
 void shm_bell_del(struct shm_ep *ep)
 {
 	ring_make_cold(&rds_shm, ep);
-	if (rds_shm.bells[ep->bell_here] == ep)
-		rds_shm.bells[ep->bell_here] = NULL;
+	if (shm_bells[ep->bell_here] == ep)
+		shm_bells[ep->bell_here] = NULL;
 }
 
 int shm_inbox_open(void)
