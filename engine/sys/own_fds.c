@@ -4,9 +4,9 @@
  *
  * Every close() and dup2() of the program asks for a number, so a look-up is two loads without
  * a lock. The list is a table of pages by number; pages are made on demand and never freed. Changes
- * are made under fds_lock. An internal number is chosen high: there neither code that relies on the
- * lowest free number nor select() of the program meets it. But not higher: the kernel's table of
- * descriptors has room for all numbers up to the highest one. It can be moved. All of this is
+ * are made under fds_lock. An internal number is chosen high: there code of the program that relies on the
+ * lowest free number does not meet it. But not higher: the kernel's table of descriptors has room for all
+ * numbers up to the highest one. It can be moved. All of this is
  * about the program's table; a thread with a table of its own (fd_table.c) has no list. Nor has a
  * thread that ends the process out of a signal handler, and has interrupted itself with the lock. This
  * file knows neither what a descriptor is for nor its users.
@@ -26,8 +26,8 @@
 #define FD_PAGES 16384
 #define FD_LOW_PAGES 32
 #define FD_LIMIT (FD_PAGE * FD_PAGES) /* numbers from here on are never internal */
-/* with 128 numbers from there on the kernel's table has 16 KiB */
-#define FD_BASE_MAX 1920
+/* with 64 numbers from there on the kernel's table has 8 KiB */
+#define FD_BASE_MAX 960
 #define FD_BASE_MIN 64
 #define HOLD_NAP_NS 100000
 
