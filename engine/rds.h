@@ -214,6 +214,7 @@ bool os_process_is_started(void);
  * True in a process that inherited a running engine by fork/_Fork/clone: it must not touch the
  * engine.
  */
+int os_process_word(unsigned n, _Atomic int **word);
 bool os_process_inherited(void);
 /* Around a fork in a process with an engine.  Handlers of libc make sure of one fork at a time. */
 void rds_helper_fork_prepare(void);

@@ -23,16 +23,17 @@
 #define MADV_WIPEONFORK 18
 #endif
 
-/* on the page that fork wipes: 1 in the process that started the engine */
-static _Atomic(volatile int *) process_page;
+static _Atomic(_Atomic int *) wiped_page; /* by fork; one for all, as each costs a process 4 KiB */
+/* there: 1 in the process that started the engine */
+static _Atomic(_Atomic int *) process_mark;
 static _Atomic bool process_started;
 void (*os_process_fork_child)(void);
 
 bool os_process_inherited(void)
 {
-	volatile int *mark = atomic_load_explicit(&process_page, memory_order_acquire);
+	_Atomic int *mark = atomic_load_explicit(&process_mark, memory_order_acquire);
 
-	return mark && __builtin_expect(!*mark, 0);
+	return mark && __builtin_expect(!atomic_load_explicit(mark, memory_order_relaxed), 0);
 }
 
 bool os_process_is_started(void)
@@ -40,26 +41,45 @@ bool os_process_is_started(void)
 	return atomic_load_explicit(&process_started, memory_order_acquire) && !os_process_inherited();
 }
 
-int os_process_mark(void)
+int os_process_word(unsigned n, _Atomic int **word)
 {
 	size_t len = (size_t)sysconf(_SC_PAGESIZE);
-	int *page;
+	_Atomic int *page = atomic_load(&wiped_page), *none = NULL;
+
+	if (!page) {
+		page = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (page == MAP_FAILED)
+			return -ENOMEM;
+		if (madvise((void *)(uintptr_t)page, len, MADV_WIPEONFORK)) {
+			munmap((void *)(uintptr_t)page, len);
+			return -ENOSYS;
+		}
+		if (!atomic_compare_exchange_strong(&wiped_page, &none, page)) {
+			munmap((void *)(uintptr_t)page, len);
+			page = none; /* another thread has been faster */
+		}
+	}
+	*word = page + n;
+	return 0;
+}
+
+int os_process_mark(void)
+{
+	_Atomic int *word;
+	int ret;
 
 	/* an earlier start has failed after it had marked the process */
-	if (atomic_load(&process_page))
+	if (atomic_load(&process_mark))
 		return 0;
-	page = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (page == MAP_FAILED) {
+	ret = os_process_word(0, &word);
+	if (ret == -ENOMEM)
 		rds_error("there is no memory for the RDS engine (ulimit -v; after mlockall() ulimit -l)");
-		return -ENOMEM;
-	}
-	if (madvise(page, len, MADV_WIPEONFORK)) {
-		munmap(page, len);
+	else if (ret)
 		rds_error("the kernel cannot wipe a page at fork (MADV_WIPEONFORK): Linux 4.14 or later is needed");
-		return -ENOSYS;
-	}
-	*page = 1;
-	atomic_store(&process_page, page);
+	if (ret)
+		return ret;
+	atomic_store(word, 1);
+	atomic_store(&process_mark, word);
 	return 0;
 }
 
@@ -91,5 +111,5 @@ void os_fork_child(void)
 void os_process_forget(void)
 {
 	atomic_store_explicit(&process_started, false, memory_order_release);
-	atomic_store(&process_page, NULL);
+	atomic_store(&process_mark, NULL);
 }

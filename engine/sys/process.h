@@ -10,6 +10,11 @@
 #include <stddef.h>
 
 /*
+ * Word n, which is 0 at first, and 0 again in a forked child; -ENOMEM, or -ENOSYS where the kernel has no such
+ * memory. 0 is the engine's, 1 that of the program's table of sockets (preload/fdtable).
+ */
+int os_process_word(unsigned n, _Atomic int **word);
+/*
  * This process may have an engine from now on. -ENOMEM, or -ENOSYS where the kernel cannot wipe a
  * page at fork, which is logged.
  */

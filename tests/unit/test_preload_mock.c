@@ -499,6 +499,21 @@ void rds_engine_join(void)
 {
 }
 
+int os_process_word(unsigned n, _Atomic int **word)
+{
+	static _Atomic(_Atomic int *) wiped;
+	_Atomic int *page = atomic_load(&wiped);
+
+	if (!page) {
+		page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (page == MAP_FAILED || madvise((void *)(uintptr_t)page, 4096, MADV_WIPEONFORK))
+			return -ENOMEM;
+		atomic_store(&wiped, page);
+	}
+	*word = page + n;
+	return 0;
+}
+
 bool os_process_inherited(void)
 {
 	_Atomic int *page = alive;
