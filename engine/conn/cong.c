@@ -16,6 +16,7 @@
 #include <endian.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "engine/conn/conn.h"
 
@@ -41,6 +42,11 @@ struct rds_cong_map *rds_cong_map_get(const struct in6_addr *addr)
 	map = calloc(1, sizeof(*map));
 	if (!map)
 		return NULL;
+	map->words = mmap(NULL, RDS_CONG_MAP_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (map->words == MAP_FAILED) {
+		free(map);
+		return NULL;
+	}
 	map->addr = *addr;
 	map->next = cong_maps;
 	cong_maps = map;
@@ -76,8 +82,10 @@ void rds_cong_detach(struct rds_conn *conn)
 		}
 	atomic_store(&conn->fcong.few, 0);
 	map = atomic_exchange(&conn->fcong.map, NULL);
-	if (conn->kind != RDS_CONN_LOOP)
-		free(map);
+	if (conn->kind == RDS_CONN_LOOP || !map)
+		return;
+	free(map->words);
+	free(map);
 }
 
 void rds_cong_set_monitor(struct rds_sock *sk, bool on)
@@ -354,6 +362,20 @@ static void cong_map_read(const unsigned char *data, uint32_t len, uint64_t word
 	}
 }
 
+/* A peer's, of which all words are about to be written. */
+static struct rds_cong_map *cong_far_map_new(void)
+{
+	struct rds_cong_map *map = calloc(1, sizeof(*map));
+
+	if (!map)
+		return NULL;
+	map->words = calloc(1, RDS_CONG_MAP_BYTES);
+	if (map->words)
+		return map;
+	free(map);
+	return NULL;
+}
+
 /* False: no memory. */
 static bool cong_far_fill(struct rds_cong_far *far, const void *data, uint32_t len)
 {
@@ -362,7 +384,7 @@ static bool cong_far_fill(struct rds_cong_far *far, const void *data, uint32_t l
 	unsigned i;
 
 	if (!map) {
-		map = calloc(1, sizeof(*map));
+		map = cong_far_map_new();
 		if (!map)
 			return false;
 		atomic_store(&far->map, map);

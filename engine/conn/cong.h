@@ -16,7 +16,7 @@ struct rds_cong_map {
 	struct in6_addr addr;
 	struct rds_conn *conns; /* local map: connections that get it */
 	unsigned nports;	/* local map: congested ones */
-	_Atomic uint64_t words[RDS_CONG_MAP_BYTES / 8];
+	_Atomic uint64_t *words; /* RDS_CONG_MAP_BYTES; of a local map no page is used until a port is congested */
 };
 /* NULL: no socket of ours was ever bound to it */
 struct rds_cong_map *rds_cong_map_find(const struct in6_addr *addr);
