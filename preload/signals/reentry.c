@@ -19,7 +19,8 @@
  * behind: the old signal frame lies among the frames of that handler.
  *
  * Only the unwinder can find the signal frame: it is the oldest one that is younger than the call.
- * libgcc's unwinder is loaded with the first RDS socket, because a handler cannot load it.
+ * libgcc's unwinder is a part of the library where there is an archive of it. Else it is loaded with the
+ * first RDS socket, because a handler cannot load it; that costs each process 16 KiB.
  *
  * Not done: on processors other than x86-64 and with libcs other than glibc; under
  * AddressSanitizer, which has marked the handler's frames, and under ThreadSanitizer; with shadow
@@ -161,10 +162,31 @@ static pthread_key_t thread_key;
 /* Also puts a child in order that no fork handler has seen. */
 static bool (*process_is_ours)(void);
 
+#ifdef HAVE_GCC_EH
+static void unwind_init(void)
+{
+	unwind.cfa = _Unwind_GetCFA;
+	unwind.ip = _Unwind_GetIPInfo;
+	unwind.backtrace = _Unwind_Backtrace;
+}
+#else
+static void unwind_init(void)
+{
+	void *lib = dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL);
+
+	(void)dlerror(); /* a missing library is not the program's business */
+	if (!lib)
+		return;
+	unwind.cfa = (__typeof__(unwind.cfa))dlsym(lib, "_Unwind_GetCFA");
+	unwind.ip = (__typeof__(unwind.ip))dlsym(lib, "_Unwind_GetIPInfo");
+	if (unwind.cfa && unwind.ip)
+		unwind.backtrace = (__typeof__(unwind.backtrace))dlsym(lib, "_Unwind_Backtrace");
+}
+#endif
+
 void reentry_init(bool (*is_ours)(void))
 {
 	unsigned long shadow = 0;
-	void *lib;
 
 	sleep_init();
 	process_is_ours = is_ours;
@@ -172,14 +194,8 @@ void reentry_init(bool (*is_ours)(void))
 		return;
 	if (os_syscall(SYS_arch_prctl, ARCH_SHSTK_STATUS, (long)&shadow, 0, 0, 0, 0) == 0 && (shadow & 1))
 		return;
-	lib = dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL);
-	(void)dlerror(); /* a missing library is not the program's business */
-	if (!lib || pthread_key_create(&thread_key, reentry_thread_end))
-		return;
-	unwind.cfa = (__typeof__(unwind.cfa))dlsym(lib, "_Unwind_GetCFA");
-	unwind.ip = (__typeof__(unwind.ip))dlsym(lib, "_Unwind_GetIPInfo");
-	if (unwind.cfa && unwind.ip)
-		unwind.backtrace = (__typeof__(unwind.backtrace))dlsym(lib, "_Unwind_Backtrace");
+	if (pthread_key_create(&thread_key, reentry_thread_end) == 0)
+		unwind_init();
 }
 
 /* ---- the signal frame ---- */
