@@ -37,7 +37,7 @@ static struct rds_inc *inc_alloc(uint32_t len)
 		pool->n--;
 		return inc;
 	}
-	return malloc(sizeof(*inc) + (pool == &inc_tiny ? RDS_INC_TINY : RDS_INC_SMALL));
+	return malloc(offsetof(struct rds_inc, small) + (pool == &inc_tiny ? RDS_INC_TINY : RDS_INC_SMALL));
 }
 
 static void inc_unplace(struct rds_inc *inc)

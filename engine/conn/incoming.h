@@ -26,16 +26,19 @@ struct rds_inc {
 	uint64_t seq;
 	uint64_t taken; /* the borrower's call that took it, as counted (share/owner.h); 0: none */
 	const void *data;
-	void *heap; /* owned copy; NULL while in place, or if the bytes are in `small` */
-	/* in place: */
+	void *heap;	   /* owned copy; NULL while in place, or if the bytes are in `small` */
 	struct rds_ep *ep; /* NULL: not in place */
-	void *token;
-	struct rds_inc *pl_prev, *pl_next;
-	struct rds_conn *conn; /* valid while in place */
 	/* stamps, taken only if the socket wants them */
 	uint64_t real_ns; /* SO_TIMESTAMP; 0 none */
 	uint64_t trace_ns[3]; /* arrival, start, queued */
-	unsigned char small[]; /* RDS_INC_SMALL, or RDS_INC_TINY if len is not more */
+	union {
+		struct { /* in place */
+			void *token;
+			struct rds_inc *pl_prev, *pl_next;
+			struct rds_conn *conn;
+		};
+		unsigned char small[RDS_INC_TINY]; /* last; RDS_INC_SMALL if len is more */
+	};
 };
 
 /* In place if rx->token is set; takes rx->owned; else a copy of rx->data.  NULL: no memory. */
