@@ -50,8 +50,9 @@ static struct cells_pool {
  * last one is used next.
  */
 static uint32_t free_cells[CELLS_ROOM] RDS_TABLE_BEFORE(cell_eps) __attribute__((aligned(4096)));
-static uint32_t late_cells[CELLS_MOST] RDS_TABLE;	    /* put back, but their receivers may still have them */
-static struct shm_cell slab_copy[SHM_SLAB_CELLS] RDS_TABLE; /* of a slab that others may give back now */
+static uint32_t late_cells[CELLS_MOST] RDS_TABLE; /* put back, but their receivers may still have them */
+/* Of a slab that others may give back now. Its pages go when no more slabs are looked at. */
+static struct shm_cell slab_copy[SHM_SLAB_CELLS] RDS_TABLE __attribute__((aligned(4096)));
 
 struct shm_line *shm_cells_line;
 
@@ -136,17 +137,23 @@ static void slabs_drop_of_dead(void)
 {
 	uint64_t word, lives = registry_slab_word(registry_self(rds_node_registry));
 	uint32_t slot, looks = 0;
+	bool copied = false;
 
 	for (uint32_t i = 0; i < REGISTRY_SLABS && looks < SLAB_LOOKS; i++) {
 		pool.looked = (pool.looked + 1) % REGISTRY_SLABS;
 		if (!registry_slab_owner(rds_node_registry, pool.looked, &word, &slot) || word == lives)
 			continue;
-		if (word_lives(word))
+		if (word_lives(word)) {
 			lives = word;
-		else if (slab_drop_of_dead(pool.looked, word))
-			continue;
+		} else {
+			copied = true;
+			if (slab_drop_of_dead(pool.looked, word))
+				continue;
+		}
 		looks++;
 	}
+	if (copied)
+		os_fork_zero(slab_copy, sizeof(slab_copy));
 }
 
 static bool cell_is_back(uint32_t n)
