@@ -36,17 +36,18 @@ struct rds_cong_map *rds_cong_map_find(const struct in6_addr *addr)
 struct rds_cong_map *rds_cong_map_get(const struct in6_addr *addr)
 {
 	struct rds_cong_map *map = rds_cong_map_find(addr);
+	void *words;
 
 	if (map)
 		return map;
 	map = calloc(1, sizeof(*map));
 	if (!map)
 		return NULL;
-	map->words = mmap(NULL, RDS_CONG_MAP_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (map->words == MAP_FAILED) {
+	if (os_mmap(RDS_CONG_MAP_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, &words)) {
 		free(map);
 		return NULL;
 	}
+	map->words = words;
 	map->addr = *addr;
 	map->next = cong_maps;
 	cong_maps = map;

@@ -76,7 +76,8 @@ static struct registry_pub registry = {.generation = &generation};
 static struct rds_sock sock;
 static struct rds_conn conn;
 static struct rds_queue_unacked unacked[CAP];
-static struct rds_cong_map map;
+static _Atomic uint64_t congested_ports[RDS_CONG_MAP_BYTES / 8];
+static struct rds_cong_map map = {.words = congested_ports};
 static struct rds_queue_item waiting;
 static struct sockaddr_in to;
 static size_t length;
@@ -91,7 +92,7 @@ static void setup(void)
 	memset(&conn, 0, sizeof(conn));
 	memset(&noted, 0, sizeof(noted));
 	memset(unacked, 0, sizeof(unacked));
-	memset(&map, 0, sizeof(map));
+	memset(congested_ports, 0, sizeof(congested_ports));
 	os_process_start();
 	rds_node_registry = (struct registry *)(void *)&registry;
 	atomic_store(&generation, 5);
