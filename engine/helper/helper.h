@@ -38,10 +38,10 @@ void rds_timer_set(struct rds_timer *tm, uint64_t due_ns); /* (re)arm; any threa
 /* arm it unless it is armed; any thread */
 void rds_timer_need(struct rds_timer *tm, uint64_t due_ns);
 /*
- * For a timer that looks again and again: the pause, in ns, after a look that is over now; at least least_ns.
- * It is longer where looks are long, or come late because too many processes want a processor.
+ * In the function of a timer that looks again and again: the pause, in ns, after a look that is over now; at
+ * least least_ns.  It is longer where looks are long, or come late because too many processes want a processor.
  */
-uint64_t rds_timer_pause(const struct rds_timer *tm, uint64_t least_ns);
+uint64_t rds_timer_pause(uint64_t least_ns);
 bool rds_timer_is_set(const struct rds_timer *tm); /* any thread; false as soon as tm->fn begins */
 void rds_timer_cancel(struct rds_timer *tm);	   /* helper only: tm->fn does not run afterwards */
 /* A write of 8 bytes to this descriptor wakes the helper. */

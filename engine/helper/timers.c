@@ -26,6 +26,7 @@ static struct {
 	/* lock: the first timer when the helper last slept, UINT64_MAX none */
 	uint64_t sleep_until;
 	uint64_t rings_at; /* lock: when the clock expires, UINT64_MAX never */
+	uint64_t was_due;  /* helper: when the timer was due that runs now; any thread may have set it anew */
 } timers = {.clock = OS_FD_NONE, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void timer_unlink(struct rds_timer *tm)
@@ -80,9 +81,9 @@ void rds_timer_need(struct rds_timer *tm, uint64_t due_ns)
 	pthread_mutex_unlock(&timers.lock);
 }
 
-uint64_t rds_timer_pause(const struct rds_timer *tm, uint64_t least_ns)
+uint64_t rds_timer_pause(uint64_t least_ns)
 {
-	uint64_t pause = LOOK_SHARE * (os_now_ns() - tm->due_ns);
+	uint64_t pause = LOOK_SHARE * (os_now_ns() - timers.was_due);
 
 	pause = pause < LOOK_PAUSE_MAX_NS ? pause : LOOK_PAUSE_MAX_NS;
 	return pause < least_ns ? least_ns : pause;
@@ -115,6 +116,7 @@ void rds_timers_run_due(void)
 		tm = timers.first;
 		if (tm && tm->due_ns <= now) {
 			timers.first = tm->next;
+			timers.was_due = tm->due_ns;
 			tm->queued = false;
 		} else {
 			tm = NULL;

@@ -378,7 +378,7 @@ static void lazy_tick(struct rds_timer *tm)
 	rds_sock_show_unseen();
 	rds_queue_reap_all();
 	rx_lock();
-	pause = rds_sock_unseen || progress_state.pressure ? TICK_NS : rds_timer_pause(tm, TICK_NS);
+	pause = rds_sock_unseen || progress_state.pressure ? TICK_NS : rds_timer_pause(TICK_NS);
 	progress_state.calls = 0;
 	progress_state.tick_due = os_now_coarse_ns() + pause;
 	progress_state.way_until = 0;

@@ -13,6 +13,7 @@
 
 #include "engine/helper/helper.h"
 #include "engine/helper/leader.h"
+#include "engine/helper/timers.h"
 #include "engine/node/registry.h"
 #include "engine/node/stats.h"
 #include "engine/progress/progress.h"
@@ -55,16 +56,28 @@ START_TEST(test_needed_twice)
 }
 END_TEST
 
+static uint64_t pause_ns;
+
+static void note_pause(struct rds_timer *tm)
+{
+	rds_timer_set(tm, UINT64_MAX); /* as another thread may, meanwhile */
+	pause_ns = rds_timer_pause(1000000);
+}
+
 /* Timers that come late are rarer, but not much. */
 START_TEST(late_is_rarer)
 {
-	struct rds_timer tm = {.fn = never, .due_ns = os_now_ns()};
+	struct rds_timer tm = {.fn = note_pause};
+	const uint64_t ms = 1000000;
 
-	ck_assert_uint_eq(rds_timer_pause(&tm, UINT64_MAX), UINT64_MAX);
-	tm.due_ns -= 5 * 1000000ull;
-	ck_assert_uint_ge(rds_timer_pause(&tm, 1000000), 50 * 1000000ull);
-	tm.due_ns -= 1000 * 1000000ull;
-	ck_assert_uint_eq(rds_timer_pause(&tm, 1000000), 160 * 1000000ull);
+	rds_timer_set(&tm, os_now_ns() - 5 * ms);
+	rds_timers_run_due();
+	ck_assert_uint_ge(pause_ns, 50 * ms);
+	ck_assert_uint_le(pause_ns, 160 * ms);
+	rds_timer_set(&tm, os_now_ns() - 1000 * ms);
+	rds_timers_run_due();
+	ck_assert_uint_eq(pause_ns, 160 * ms);
+	rds_timer_cancel(&tm);
 }
 END_TEST
 

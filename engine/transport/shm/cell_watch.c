@@ -251,7 +251,7 @@ static void watched_look(struct rds_timer *tm)
 		if (!atomic_exchange(&ep->watched, true))
 			watch_add(ep);
 	}
-	rest = rds_timer_pause(tm, TICK_NS);
+	rest = rds_timer_pause(TICK_NS);
 	atomic_store(&rest_until, now + rest);
 	pause = now - atomic_load(&since);
 	pause = pause < rest ? rest : pause < SECOND_NS ? pause : SECOND_NS;
