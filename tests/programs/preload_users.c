@@ -130,6 +130,15 @@ static void ends(struct worker *w)
 	finished(w->pid);
 }
 
+/* It is no child of ours: of its process only the pipe tells that it has ended. */
+static void hangs_up(struct worker *w)
+{
+	char byte;
+
+	check(read(w->from, &byte, 1) == 0, "pipe");
+	close(w->from);
+}
+
 static void killed(struct worker *w)
 {
 	int status;
@@ -365,7 +374,7 @@ static void moves(void)
 	inherited('f', &a, &two, at);
 	inherited('k', &a, &two, at);
 	close(a.to);
-	close(a.from);
+	hangs_up(&a);
 	ends(&two);
 }
 
