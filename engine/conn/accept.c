@@ -174,6 +174,7 @@ struct rds_conn *rds_conn_accept(struct rds_transport *t, struct rds_ep *ep, con
 	conn->pending = ep;
 	rds_lock(&conn->tx);
 	conn->peer_asked = true;
+	conn->pending_up = false;
 	rds_conn_history_attempt(conn);
 	/*
 	 * The sides may prefer different transports (conn_transport_for()): the first that comes

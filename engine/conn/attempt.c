@@ -34,8 +34,9 @@
  * The exception is an endpoint from open() (RDS_TCAP_FIRST): the next one may be on its way beside
  * it, and takes its place when it comes up, as after a break, but without one.  The side that is
  * asked closes its end first and then tells what it has received, so nothing arrives twice; the side
- * that asks sends again what the other has not got.  A connection is opened only before it was ever
- * up: after that the helper alone makes and takes away endpoints.
+ * that asks sends again what the other has not got.  Without memory for that the new endpoint waits: the
+ * peer may have begun operations over it, which a break would cost it.  A connection is opened only before
+ * it was ever up: after that the helper alone makes and takes away endpoints.
  *
  * Must not know how connections are found, nor how bytes move.
  */
@@ -244,7 +245,7 @@ static int conn_attempt(struct rds_conn *conn)
 		return -ECONNREFUSED;
 	}
 	conn->pending = ep;
-	conn->peer_asked = false;
+	conn->peer_asked = conn->pending_up = false;
 	rds_unlock(&conn->tx);
 	return 0;
 }
@@ -259,6 +260,17 @@ static bool conn_wants_attempt(struct rds_conn *conn)
 		(atomic_load(&conn->state) == RDS_CONN_UP && atomic_load(&conn->outgrown) && rds_conn_is_first(conn));
 	rds_unlock(&conn->tx);
 	return wants && !conn->pending;
+}
+
+/* There may be memory now.  The peer has told nothing new: it gets nothing meanwhile. */
+static void conn_up_again(struct rds_conn *conn)
+{
+	struct rds_received there;
+
+	rds_lock(&conn->tx);
+	there = (struct rds_received){.acked = conn->acked, .all = conn->received};
+	rds_unlock(&conn->tx);
+	rds_conn_up(conn, conn->pending, there);
 }
 
 /* Helper: it is time for an attempt. */
@@ -279,6 +291,10 @@ void rds_conn_retry(struct rds_timer *tm)
 	}
 	if (atomic_load(&conn->reset) && conn->ep) {
 		rds_conn_down(conn, conn->ep, -ECONNRESET, false);
+		return;
+	}
+	if (conn->pending && conn->pending_up) {
+		conn_up_again(conn);
 		return;
 	}
 	if (!conn_wants_attempt(conn))
@@ -305,32 +321,43 @@ void rds_conn_retry(struct rds_timer *tm)
 /*
  * ep takes the place of a FIRST endpoint, whose messages the peer has not all acknowledged.  It got
  * no more of them since it has told what it has: there the endpoint was closed first (accept.c).
- * tx held.  Without memory they stay, and that endpoint, too, until it breaks.  Returns what is to
- * be closed.
+ * tx held.  Without memory they stay, and that endpoint, too, until it breaks.  True: *old is to be
+ * closed, if there is one.
  */
-static struct rds_ep *conn_take_place(struct rds_conn *conn, struct rds_ep *ep)
+static bool conn_take_place(struct rds_conn *conn, struct rds_ep *ep, struct rds_ep **old)
 {
 	struct rds_ep *first = conn->ep;
 
-	conn->pending = NULL;
 	if (conn->stale)
-		return ep;
+		return false;
 	if (first) {
 		rds_queue_reap(conn);
 		if (!rds_queue_requeue(conn, first))
-			return ep;
+			return false;
 		conn->replaces = true;
 	}
+	*old = first;
+	conn->pending = NULL;
 	conn->ep = ep;
 	conn->t = ((struct rds_ep_head *)ep)->t;
 	atomic_store(&conn->outgrown, false);
-	return first;
+	return true;
+}
+
+/* The pending endpoint is up, and waits for memory, unless the peer has told what cannot be.  tx held. */
+static void conn_wait_for_memory(struct rds_conn *conn, struct rds_received there, struct rds_ep **old)
+{
+	conn->pending_up = rds_queue_note_received(conn, there);
+	if (conn->pending_up)
+		return;
+	*old = conn->pending;
+	conn->pending = NULL;
 }
 
 void rds_conn_up(struct rds_conn *conn, struct rds_ep *ep, struct rds_received there)
 {
 	bool again = conn->was_up, taken, map = false;
-	struct rds_ep *old;
+	struct rds_ep *old = NULL;
 
 	/* in the place of another endpoint it would lose that one's messages */
 	if (ep != conn->pending) {
@@ -340,10 +367,11 @@ void rds_conn_up(struct rds_conn *conn, struct rds_ep *ep, struct rds_received t
 	rds_conn_rescue_stale(conn); /* the first one may have broken since the attempt began */
 	rds_lock(&rds_lock_control);
 	rds_lock(&conn->tx);
-	old = conn_take_place(conn, ep);
-	taken = old != ep;
-	if (unlikely(!taken))
+	taken = conn_take_place(conn, ep, &old);
+	if (unlikely(!taken)) {
+		conn_wait_for_memory(conn, there, &old);
 		goto unlock;
+	}
 	conn->backoff_ms = 0;
 	conn->was_up = true;
 	conn->peer_asked_again = conn->ack_unknown = false;

@@ -192,6 +192,8 @@ struct rds_conn {
 	/* UNROUTED: the local address can reach other hosts, so these are asked (control) */
 	bool far;
 	_Atomic bool silent; /* UNROUTED: the host did not answer the last time */
+	/* with `pending`: it is up, and waits for memory (written under tx) */
+	bool pending_up;
 
 	/*
 	 * closed_sockets.c: as long as this message is first and closed_len or more are queued,

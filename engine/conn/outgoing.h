@@ -161,6 +161,8 @@ static inline void rds_queue_unacked_push(struct rds_conn *conn, const struct rd
 }
 void rds_queue_forget(void); /* forked child */
 void rds_queue_acked(struct rds_conn *conn, struct rds_received there);
+/* The same before they can be dropped.  False: it cannot have that. */
+bool rds_queue_note_received(struct rds_conn *conn, struct rds_received there);
 uint64_t rds_queue_sent(struct rds_conn *conn); /* no lock; for rds_transport_up */
 void rds_queue_reap(struct rds_conn *conn);	/* handle the peer's acknowledgements */
 void rds_queue_flush(struct rds_conn *conn); /* give waiting messages to the transport */

@@ -471,10 +471,21 @@ void rds_queue_purge(struct rds_conn *conn, bool answers)
 	conn->queue_tail = p;
 }
 
+bool rds_queue_note_received(struct rds_conn *conn, struct rds_received there)
+{
+	if (unlikely(there.acked > there.all || there.all > rds_queue_sent(conn)))
+		return false;
+	if (there.acked > conn->acked)
+		conn->acked = there.acked;
+	if (there.all > conn->received)
+		conn->received = there.all;
+	return true;
+}
+
 /* The endpoint is up, and the peer has told what it has: these messages need not be sent again. */
 void rds_queue_acked(struct rds_conn *conn, struct rds_received there)
 {
-	if (unlikely(there.acked > there.all || there.all > rds_queue_sent(conn))) {
+	if (unlikely(!rds_queue_note_received(conn, there))) {
 		conn_distrust_ack(conn, there.all);
 		return;
 	}
@@ -482,10 +493,6 @@ void rds_queue_acked(struct rds_conn *conn, struct rds_received there)
 		rds_queue_unacked_release(&conn->queue->u);
 		queue_pop(conn);
 	}
-	if (there.acked > conn->acked)
-		conn->acked = there.acked;
-	if (there.all > conn->received)
-		conn->received = there.all;
 	if (unlikely(conn->aborted))
 		rds_conn_client.queue_drop_aborted(conn, there.all);
 }

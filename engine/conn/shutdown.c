@@ -397,8 +397,13 @@ void rds_conn_down(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 		return;
 	}
 	rds_conn_drop(conn, ep, why, peer_gone);
-	if (peer_gone || conn->pending) /* that one is on its way already */
+	if (peer_gone)
 		return;
+	if (conn->pending) { /* that one is on its way already */
+		if (conn->pending_up)
+			rds_conn_backoff(conn);
+		return;
+	}
 	if (!crossing)
 		rds_conn_history_unreachable(conn, why);
 	if (crossing && conn->backoff_ms < 16)

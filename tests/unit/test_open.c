@@ -376,16 +376,91 @@ START_TEST(test_first_ends_first)
 }
 END_TEST
 
-/* What the first one had would come behind what is sent over the next. */
-START_TEST(test_no_memory)
+/*
+ * What the first one had would come behind what is sent over the next.  So that one waits, whether the
+ * first one has broken or not.  The peer, for which it is up, must not lose it: it may have begun
+ * operations over it.
+ */
+static struct fake_ep *without_memory(struct fake_ep *e, bool breaks, uint64_t acked)
 {
-	struct fake_ep *e = standing(), *by = outgrown(e);
+	struct fake_ep *by = outgrown(e);
 
 	no_memory = true;
-	ep_down(e, -ECONNRESET, false);
-	ep_up(by, 1);
-	ck_assert(atomic_load(&by->closed));
+	if (breaks)
+		ep_down(e, -ECONNRESET, false);
+	ep_up(by, acked);
 	ck_assert_uint_eq(locked(&by->n), 0);
+	return by;
+}
+
+START_TEST(test_no_memory)
+{
+	struct fake_ep *e = standing(), *by = without_memory(e, _i, 1);
+
+	ck_assert(!atomic_load(&by->closed));
+	arrives(by, by->head.conn, 2, 0);
+	received(2);
+	no_memory = false;
+	await(locked(&by->n) == 3);
+	replaced(e, by);
+	ck_assert_uint_eq(locked(&fake.neps), 1);
+}
+END_TEST
+
+/* Something else happens before there is memory. */
+START_TEST(test_first_ends_without_memory)
+{
+	struct fake_ep *e = standing(), *by = without_memory(e, false, 1);
+
+	ep_down(e, -ECONNRESET, false);
+	ck_assert_int_eq(state(), RDS_CONN_CONNECTING);
+	ck_assert(!atomic_load(&by->closed));
+	no_memory = false;
+	await(locked(&by->n) == 3);
+	replaced(e, by);
+}
+END_TEST
+
+START_TEST(test_next_ends_without_memory)
+{
+	struct fake_ep *e = standing(), *by = without_memory(e, _i, 1);
+
+	ep_down(by, -ECONNRESET, false);
+	ck_assert(atomic_load(&by->closed));
+	no_memory = false;
+	await(locked(&fake.neps) == 2);
+	ep_up(fake.eps[1], 1);
+	replaced(e, fake.eps[1]);
+}
+END_TEST
+
+START_TEST(test_gone_without_memory)
+{
+	struct fake_ep *e = standing(), *by = without_memory(e, _i, 1);
+
+	ep_down(by, -ECONNREFUSED, true);
+	ck_assert(atomic_load(&by->closed) && atomic_load(&e->closed));
+	ck_assert_ptr_null(the_conn());
+}
+END_TEST
+
+/* What the peer has told holds still when there is memory; for what it has, none is needed. */
+START_TEST(test_all_there_without_memory)
+{
+	struct fake_ep *e = standing(), *by = without_memory(e, _i, 2);
+
+	await(locked(&by->n) == 2);
+	has_at(by, 0, LONG_TEXT);
+	has(by, 2, "d");
+	ck_assert(no_memory);
+}
+END_TEST
+
+START_TEST(test_lies_without_memory)
+{
+	struct fake_ep *e = standing(), *by = without_memory(e, _i, 99);
+
+	ck_assert(atomic_load(&by->closed));
 	no_memory = false;
 	await(locked(&fake.neps) == 2);
 	ep_up(fake.eps[1], 1);
@@ -520,7 +595,12 @@ int main(void)
 	tcase_add_test(tc, test_too_long);
 	tcase_add_test(tc, test_all_there);
 	tcase_add_test(tc, test_first_ends_first);
-	tcase_add_test(tc, test_no_memory);
+	tcase_add_loop_test(tc, test_no_memory, 0, 2);
+	tcase_add_test(tc, test_first_ends_without_memory);
+	tcase_add_loop_test(tc, test_next_ends_without_memory, 0, 2);
+	tcase_add_loop_test(tc, test_gone_without_memory, 0, 2);
+	tcase_add_loop_test(tc, test_all_there_without_memory, 0, 2);
+	tcase_add_loop_test(tc, test_lies_without_memory, 0, 2);
 	tcase_add_test(tc, test_next_fails);
 	tcase_add_loop_test(tc, test_gone_between, 0, 2);
 	tcase_add_test(tc, test_peer_asks);
