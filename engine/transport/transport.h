@@ -114,6 +114,14 @@ struct rds_ep_device {
 	uint16_t max_send_sge, sl;
 };
 
+/* The socket of an endpoint, for rds-info (struct rds_info_tcp_socket). */
+struct rds_ep_tcp {
+	uint16_t lport, fport;
+	uint64_t hdr_rem, data_rem; /* of the message that is being received: bytes to come */
+	/* bytes of the stream: given to the kernel, of these and others queued, acknowledged */
+	uint32_t last_sent_nxt, last_expected_una, last_seen_una;
+};
+
 /* Capabilities of a transport. */
 enum {
 	/* send() never returns -EAGAIN, and the peer has the message when send() returns (loop). */
@@ -142,6 +150,12 @@ enum {
 	 * and takes its place.
 	 */
 	RDS_TCAP_FIRST = 1 << 5,
+	/*
+	 * The peer is a whole host, which may run the kernel's RDS: there is no locate(), and id.peer is
+	 * zero.  Its wire has the kernel's flags and extensions only, congestion as whole maps, and no
+	 * operations.
+	 */
+	RDS_TCAP_NODE = 1 << 6,
 };
 
 /*
@@ -303,6 +317,8 @@ struct rds_transport_ops {
 	 * this transport has no device.
 	 */
 	void (*describe)(struct rds_ep *ep, struct rds_ep_device *out);
+	/* The same for its socket.  conn->tx; NULL: it has none. */
+	void (*describe_tcp)(struct rds_ep *ep, struct rds_ep_tcp *out);
 
 	/*
 	 * After up->push_later: sends what the receive side has pending (acknowledgements,
@@ -392,6 +408,13 @@ struct rds_transport_up {
 	 * thread, any lock.
 	 */
 	void (*outgrown)(struct rds_conn *conn);
+	/*
+	 * Only with NODE, helper.  A peer has asked for a connection and did not get one by that: either
+	 * it may not connect itself and wants this process to, or another connection is up, and its
+	 * host may have restarted.  So connect if there is no endpoint; else send something, as a
+	 * congestion map, which shows whether the endpoint still works.
+	 */
+	void (*asked)(struct rds_transport *t, const struct rds_conn_id *id);
 	/* The endpoint works: messages may be sent.  there: as above. */
 	void (*up)(struct rds_conn *conn, struct rds_ep *ep, struct rds_received there);
 	/*

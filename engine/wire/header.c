@@ -57,6 +57,19 @@ static uint32_t get_be32(const uint8_t *p)
 	return be32toh(v);
 }
 
+static void ext_encode_probe(const struct rds_hdr *h, uint8_t *area)
+{
+	if (h->ext_npaths) {
+		*area++ = RDS_EXTHDR_NPATHS;
+		*area++ = (uint8_t)(h->ext_npaths >> 8);
+		*area++ = (uint8_t)h->ext_npaths;
+	}
+	if (h->ext_gen) {
+		*area++ = RDS_EXTHDR_GEN_NUM;
+		put_be32(area, h->ext_gen);
+	}
+}
+
 static void ext_encode(const struct rds_hdr *h, uint8_t *area)
 {
 	if (h->op) {
@@ -79,6 +92,9 @@ static void ext_encode(const struct rds_hdr *h, uint8_t *area)
 		area[0] = RDS_EXTHDR_RDMA_DEST;
 		put_be32(area + 1, h->ext_rkey);
 		put_be32(area + 5, h->ext_offset);
+		break;
+	case RDS_EXTHDR_NPATHS:
+		ext_encode_probe(h, area);
 		break;
 	}
 }
@@ -189,4 +205,51 @@ int rds_wire_hdr_decode(const void *w, struct rds_hdr *h)
 	if (h->flags & RDS_FLAG_OP)
 		return !(h->flags & ~(RDS_FLAG_OP | RDS_FLAG_ACK_REQUIRED)) && h->seq ? 0 : -EBADMSG;
 	return ext_decode(c.exthdr, sizeof(c.exthdr), h);
+}
+
+/* What later kernels and Oracle's put into a header (4, 7, 8 and 9), and those that 6.1 knows. */
+static unsigned ext_size_node(uint8_t type)
+{
+	static const uint8_t size[EXTHDR_MAX] = {[1] = 4, [2] = 4, [3] = 8, [4] = 8, [5] = 2,
+						 [6] = 4, [7] = 4, [8] = 1, [9] = 8};
+
+	return size[type];
+}
+
+static void ext_decode_node(const uint8_t *area, size_t size, struct rds_hdr *h)
+{
+	size_t at = 0;
+
+	while (at < size && area[at] != RDS_EXTHDR_NONE && area[at] < EXTHDR_MAX) {
+		uint8_t type = area[at++];
+
+		if (ext_size_node(type) > size - at)
+			return;
+		if (type == RDS_EXTHDR_NPATHS)
+			h->ext_npaths = (uint32_t)area[at] << 8 | area[at + 1];
+		else if (type == RDS_EXTHDR_GEN_NUM)
+			h->ext_gen = get_be32(area + at);
+		at += ext_size_node(type);
+	}
+	if (h->ext_npaths || h->ext_gen)
+		h->ext_type = RDS_EXTHDR_NPATHS;
+}
+
+int rds_wire_hdr_decode_node(const void *w, struct rds_hdr *h)
+{
+	struct rds_wire_hdr c;
+
+	memcpy(&c, w, sizeof(c));
+	*h = (struct rds_hdr){
+		.seq = be64toh(c.sequence),
+		.len = be32toh(c.len),
+		.sport = be16toh(c.sport),
+		.dport = be16toh(c.dport),
+		.flags = c.flags == RDS_FLAG_CONG_BITMAP ? c.flags : c.flags & RDS_FLAG_RETRANSMITTED,
+	};
+	if (h->len > RDS_MAX_MSG || (h->flags == RDS_FLAG_CONG_BITMAP && h->len != RDS_CONG_MAP_BYTES))
+		return -EBADMSG;
+	if (h->flags != RDS_FLAG_CONG_BITMAP)
+		ext_decode_node(c.exthdr, sizeof(c.exthdr), h);
+	return 0;
 }

@@ -79,9 +79,19 @@ struct rds_hdr {
 	uint32_t len;
 	uint16_t sport, dport;
 	uint8_t flags, credit;
-	/* the one extension: RDS_EXTHDR_RDMA, _RDMA_DEST, or _NONE (others are skipped) */
+	/*
+	 * the one extension: RDS_EXTHDR_RDMA, _RDMA_DEST, or _NONE (others are skipped); to and from
+	 * other nodes RDS_EXTHDR_NPATHS, which stands for _GEN_NUM, too
+	 */
 	uint8_t ext_type;
-	uint32_t ext_rkey, ext_offset;
+	union {
+		uint32_t ext_rkey;
+		uint32_t ext_npaths; /* 0: not said */
+	};
+	union {
+		uint32_t ext_offset;
+		uint32_t ext_gen; /* 0: not said */
+	};
 	/* RDS_EXTHDR_SOCK, only without an operation; 0: any socket that has the port */
 	uint32_t sock;
 	uint64_t op; /* RDS_EXTHDR_OP, beside the one extension; 0: none */
@@ -103,5 +113,12 @@ static inline void rds_wire_hdr_encode_plain(struct rds_wire_hdr *w, uint64_t se
  * in memory that a hostile peer goes on changing: it is copied once.
  */
 int rds_wire_hdr_decode(const void *w, struct rds_hdr *h);
+/*
+ * The same for a header that came from another node over TCP, where the peer may be the kernel's RDS,
+ * of any version: what is not known is ignored, as there.  Of the flags only CONG_BITMAP, alone, and
+ * RETRANSMITTED are left, and of the extensions NPATHS and GEN_NUM.  -EBADMSG: a length above
+ * RDS_MAX_MSG, or a map of another length.
+ */
+int rds_wire_hdr_decode_node(const void *w, struct rds_hdr *h);
 
 #endif
