@@ -55,6 +55,9 @@
 	X(OWNER_CLOSE, 100, "the owner to close a socket whose last number is closed", "close() returns") \
 	X(BORROWER_IDLE, 1000, "the next call of a borrower, if descriptors run short", "its channel is closed") \
 	X(MEMORY_GRANT, 5000, "the owner to take our memory for RDMA", "EAGAIN") \
+	/* TCP */ \
+	X(TCP_CONNECT, 5000, "a host to take or refuse a TCP connection", "the attempt is given up") \
+	X(TCP_POKE, 1000, "a host that was asked to connect", "it is asked again") \
 	/* RDMA devices and rdma_cm */ \
 	X(CM_RESOLVE, 5000, "rdma_cm, which asks for an address or a route", "it says that there is none") \
 	X(CM_STEP, 6000, "rdma_cm to say that, which may not happen", "the attempt is given up") \

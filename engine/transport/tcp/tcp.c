@@ -1,11 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * tcp.c - the transport's table of functions.
+ * tcp.c - the transport's table of functions, and which addresses are its own.
+ *
+ * Nothing exists before the first bind of an address that other hosts may reach: no descriptor, no
+ * open port.
  */
-#include <errno.h>
+#include "engine/transport/tcp/tcp.h"
 
-#include "engine/transport/tcp/tcp_transport.h"
-#include "engine/transport/transport.h"
+#define PORT 16385
+#define TCP_STATE_INIT                                                                                                 \
+	{                                                                                                              \
+		.port = PORT, .set = -1, .out_set = -1                                                                 \
+	}
+
+struct tcp_state rds_tcp_state = TCP_STATE_INIT;
 
 static int tcp_start(struct rds_transport *t)
 {
@@ -20,10 +28,34 @@ static void tcp_stop(struct rds_transport *t)
 
 static int tcp_claims(struct rds_transport *t, const struct in6_addr *laddr, uint32_t scope)
 {
+	return rds_ip_is_loopback(laddr) ? 0 : tcp_listen_claims(t, laddr, scope);
+}
+
+/* Messages are given away where the next ones will be received: none waits in place. */
+static void tcp_release(struct rds_ep *ep, void *token)
+{
+	(void)ep;
+	(void)token;
+}
+
+static bool tcp_relieve(struct rds_transport *t, bool now)
+{
 	(void)t;
-	(void)laddr;
-	(void)scope;
-	return 0;
+	(void)now;
+	return false;
+}
+
+/* TCP has acknowledged it already. */
+static void tcp_ack(struct rds_ep *ep, uint64_t seq)
+{
+	(void)ep;
+	(void)seq;
+}
+
+static bool tcp_settled(struct rds_ep *ep)
+{
+	(void)ep;
+	return true;
 }
 
 static const struct rds_transport_ops tcp_ops = {
@@ -32,10 +64,29 @@ static const struct rds_transport_ops tcp_ops = {
 	.start = tcp_start,
 	.stop = tcp_stop,
 	.claims = tcp_claims,
+	.connect = tcp_connect,
+	.close = tcp_ep_close,
+	.send = tcp_send,
+	.flush = tcp_flush,
+	.retained = tcp_retained,
+	.keep = tcp_ep_keep,
+	.settled = tcp_settled,
+	.acked = tcp_acked,
+	.want_room = tcp_want_room,
+	.describe_tcp = tcp_describe,
+	.push = tcp_push,
+	.progress = tcp_progress,
+	.ack = tcp_ack,
+	.release = tcp_release,
+	.relieve = tcp_relieve,
+	.attention = tcp_wake_attention,
+	.pending = tcp_wake_pending,
 };
 
 struct rds_transport rds_tcp = {.ops = &tcp_ops};
 
+/* The child's root closes the descriptors; the parent's connections need nothing else. */
 void rds_tcp_fork_child(void)
 {
+	rds_tcp_state = (struct tcp_state)TCP_STATE_INIT;
 }

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * connect.c - attempts of this side.
+ *
+ * Of two addresses the smaller one connects.  The larger one only asks for that: it connects and
+ * closes at once (a poke), and waits for the peer's connection, which rules.c gives to the endpoint
+ * that waits.
+ *
+ * A peer that does not want the connection closes it before it has sent anything; one that does
+ * sends its congestion map at once.  So the smaller one's connection stands with the first byte from
+ * the peer, not before.
+ */
+#include "engine/transport/tcp/tcp.h"
+
+static void connect_within(struct tcp_ep *ep, enum rds_patience most)
+{
+	rds_timer_set(&ep->deadline, os_now_ns() + rds_patience_ns(most));
+}
+
+void tcp_connect_deadline(struct rds_timer *tm)
+{
+	tcp_ep_down(container_of(tm, struct tcp_ep, deadline), -ETIMEDOUT);
+}
+
+/* The peer has been asked. */
+static void connect_wait(struct tcp_ep *ep)
+{
+	tcp_ep_close_fd(ep);
+	atomic_store(&ep->state, TCP_EP_WAITING);
+	connect_within(ep, RDS_PATIENCE_TCP_POKE);
+}
+
+static void connect_established(struct tcp_ep *ep)
+{
+	int err = tcp_sock_error(atomic_load(&ep->fd));
+
+	if (!err && !tcp_is_smaller(&ep->id.laddr, &ep->id.faddr)) {
+		connect_wait(ep);
+		return;
+	}
+	if (!err) {
+		atomic_store(&ep->state, TCP_EP_SILENT);
+		err = tcp_ep_watch(ep, EPOLLIN | EPOLLRDHUP);
+	}
+	if (err)
+		tcp_ep_down(ep, err);
+}
+
+/* The peer has said something, or has refused. */
+static void connect_heard(struct tcp_ep *ep)
+{
+	char byte;
+	ssize_t n = os_recv(atomic_load(&ep->fd), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+
+	if (n == -EAGAIN || n == -EINTR)
+		return;
+	if (n > 0)
+		tcp_ep_up(ep);
+	else
+		tcp_ep_down(ep, n && n != -ECONNRESET ? (int)n : -ECONNREFUSED);
+}
+
+void tcp_connect_event(struct rds_helper_event *ev, uint32_t events)
+{
+	struct tcp_ep *ep = container_of(ev, struct tcp_ep, event);
+
+	(void)events;
+	/* an event that was fetched before the endpoint was closed, or came up */
+	if (ep->over || !ep->watched)
+		return;
+	if (atomic_load(&ep->state) == TCP_EP_CONNECTING)
+		connect_established(ep);
+	else
+		connect_heard(ep);
+}
+
+int tcp_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn, struct rds_received here,
+		struct rds_ep **out)
+{
+	struct tcp_ep *ep;
+	bool done;
+	int fd, err;
+
+	(void)t;
+	(void)here;
+	if (rds_ip_equal(&id->laddr, &id->faddr))
+		return -EADDRNOTAVAIL;
+	ep = tcp_ep_new(id, conn);
+	if (!ep)
+		return -ENOMEM;
+	fd = tcp_sock_connect(id, &done);
+	err = fd < 0 ? fd : tcp_ep_set_fd(ep, fd);
+	if (!err) /* if it is connected already, the event comes at once */
+		err = tcp_ep_watch(ep, EPOLLOUT);
+	if (err) {
+		tcp_ep_discard(ep);
+		return err;
+	}
+	connect_within(ep, RDS_PATIENCE_TCP_CONNECT);
+	*out = (struct rds_ep *)ep;
+	return 0;
+}

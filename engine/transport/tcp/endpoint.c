@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * endpoint.c - an endpoint's life: made, up, broken, down, closed, freed.
+ *
+ * Runs on the helper, except tcp_ep_broken().  All memory is freed from a timer, so a function that
+ * is working with an endpoint cannot lose it.  Must not know how a connection comes about.
+ */
+#include <stdlib.h>
+
+#include "engine/transport/tcp/tcp.h"
+
+static void ep_broken_timer(struct rds_timer *tm)
+{
+	struct tcp_ep *ep = container_of(tm, struct tcp_ep, broken);
+
+	tcp_ep_down(ep, ep->why);
+}
+
+struct tcp_ep *tcp_ep_new(const struct rds_conn_id *id, struct rds_conn *conn)
+{
+	struct tcp_ep *ep = calloc(1, sizeof(*ep));
+
+	if (!ep)
+		return NULL;
+	ep->head.t = &rds_tcp;
+	ep->head.conn = conn;
+	ep->id = *id;
+	atomic_store(&ep->fd, -1);
+	ep->event.fn = tcp_connect_event;
+	ep->deadline.fn = tcp_connect_deadline;
+	ep->broken.fn = ep_broken_timer;
+	ep->room.fn = tcp_room_timer;
+	ep->next = rds_tcp_state.all;
+	rds_tcp_state.all = ep;
+	return ep;
+}
+
+static void ep_unlink(struct tcp_ep *ep)
+{
+	struct tcp_ep **p;
+
+	for (p = &rds_tcp_state.all; *p; p = &(*p)->next)
+		if (*p == ep) {
+			*p = ep->next;
+			return;
+		}
+}
+
+void tcp_ep_discard(struct tcp_ep *ep)
+{
+	rds_timer_cancel(&ep->deadline);
+	tcp_ep_close_fd(ep);
+	ep_unlink(ep);
+	free(ep);
+}
+
+/* ---- its descriptor ---- */
+
+static void ep_fd_moved(void *arg, int oldfd, int newfd)
+{
+	struct tcp_ep *ep = arg;
+
+	if (oldfd < 0)
+		return;
+	atomic_store(&ep->fd, newfd);
+	tcp_wake_moved(ep, oldfd, newfd);
+}
+
+int tcp_ep_set_fd(struct tcp_ep *ep, int fd)
+{
+	int err;
+
+	fd = os_dup_high(fd);
+	if (fd < 0)
+		return fd;
+	atomic_store(&ep->fd, fd);
+	err = os_fd_register_hook(&ep->fd, ep_fd_moved, ep);
+	if (err)
+		tcp_ep_close_fd(ep);
+	return err;
+}
+
+void tcp_ep_close_fd(struct tcp_ep *ep)
+{
+	int fd = atomic_load(&ep->fd);
+
+	if (fd < 0)
+		return;
+	tcp_ep_unwatch(ep);
+	/* a forked child may have a copy for a while: it must not keep the connection open */
+	os_shutdown(fd, SHUT_RDWR);
+	os_close_slot(&ep->fd);
+}
+
+int tcp_ep_watch(struct tcp_ep *ep, uint32_t events)
+{
+	int err;
+
+	tcp_ep_unwatch(ep);
+	err = rds_helper_event_add(&ep->event, &ep->fd, events);
+	ep->watched = !err;
+	return err;
+}
+
+void tcp_ep_unwatch(struct tcp_ep *ep)
+{
+	if (ep->watched)
+		rds_helper_event_del(atomic_load(&ep->fd));
+	ep->watched = false;
+}
+
+/* ---- up ---- */
+
+void tcp_ep_up(struct tcp_ep *ep)
+{
+	int err;
+
+	rds_timer_cancel(&ep->deadline);
+	tcp_ep_unwatch(ep);
+	rx_lock();
+	atomic_store(&ep->state, TCP_EP_UP);
+	rx_unlock();
+	ep->head.t->up->up(ep->head.conn, (struct rds_ep *)ep, (struct rds_received){0});
+	/* the engine closed it in the up-call; it is freed by a timer at the earliest */
+	if (ep->over)
+		return;
+	rx_lock();
+	err = tcp_wake_add(ep);
+	rx_unlock();
+	if (err)
+		tcp_ep_broken(ep, err);
+}
+
+/* ---- down ---- */
+
+void tcp_ep_broken(struct tcp_ep *ep, int why)
+{
+	int was = TCP_EP_UP;
+
+	if (!atomic_compare_exchange_strong(&ep->state, &was, TCP_EP_BROKEN))
+		return;
+	ep->why = why;
+	rds_timer_set(&ep->broken, os_now_ns());
+}
+
+void tcp_ep_down(struct tcp_ep *ep, int why)
+{
+	if (ep->over)
+		return;
+	ep->over = true;
+	rds_timer_cancel(&ep->deadline);
+	rds_timer_cancel(&ep->broken);
+	if (atomic_load(&ep->state) == TCP_EP_BROKEN && why != -EPROTO) {
+		rx_lock();
+		tcp_recv_last(ep);
+		rx_unlock();
+	}
+	/* the engine closes ep in this call */
+	ep->head.t->up->down(ep->head.conn, (struct rds_ep *)ep, why, false);
+}
+
+/* ---- closed, freed ---- */
+
+static void ep_free_timer(struct rds_timer *tm)
+{
+	struct tcp_ep *ep = container_of(tm, struct tcp_ep, broken);
+
+	if (ep->kept)
+		return; /* tcp_ep_keep() sets it again */
+	ep_unlink(ep);
+	tcp_out_free(&ep->out);
+	free(ep);
+}
+
+void tcp_ep_close(struct rds_ep *rep)
+{
+	struct tcp_ep *ep = (struct tcp_ep *)rep;
+
+	ep->over = true;
+	rx_lock();
+	atomic_store(&ep->state, TCP_EP_CLOSED);
+	tcp_wake_del(ep);
+	tcp_recv_drop(ep);
+	rx_unlock();
+	/* from now on no other thread sets one of them */
+	rds_timer_cancel(&ep->deadline);
+	rds_timer_cancel(&ep->room);
+	rds_timer_cancel(&ep->broken);
+	tcp_ep_close_fd(ep);
+	ep->broken.fn = ep_free_timer;
+	rds_timer_set(&ep->broken, os_now_ns());
+}
+
+void tcp_ep_keep(struct rds_ep *rep, bool on)
+{
+	struct tcp_ep *ep = (struct tcp_ep *)rep;
+
+	ep->kept = on;
+	if (!on && atomic_load(&ep->state) == TCP_EP_CLOSED)
+		rds_timer_set(&ep->broken, os_now_ns());
+}

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * recv.c - receives from the sockets, and hands messages to the engine (rx held).
+ *
+ * All endpoints receive into one buffer, from which complete messages are given away.  What is left of
+ * one is in the endpoint (stream.c), and the buffer is free for the next.  Only if the engine refuses
+ * a message (memory is short) the buffer stays with the endpoint, and nothing more is received from it
+ * until it has been handled.  So a peer holds one message and one buffer at most, whatever it sends.
+ *
+ * TCP acknowledges what lies in the socket, and no peer sends that again.  So what has arrived is
+ * received even if the connection has broken.
+ */
+#include <stdlib.h>
+
+#include "engine/transport/tcp/tcp.h"
+
+#define BUF (128u << 10)
+#define READS 4 /* in one go: then other endpoints have their turn */
+#define LAST_READS 4096
+#define PAUSE_NS (10 * 1000000ull)
+
+/* ---- which endpoints may have input ---- */
+
+static void recv_enlist(struct tcp_ep *ep)
+{
+	if (ep->ready)
+		return;
+	ep->ready = true;
+	ep->ready_next = NULL;
+	if (!rds_tcp_state.ready)
+		rds_tcp_state.ready_tail = &rds_tcp_state.ready;
+	*rds_tcp_state.ready_tail = ep;
+	rds_tcp_state.ready_tail = &ep->ready_next;
+}
+
+static struct tcp_ep *recv_next_ready(void)
+{
+	struct tcp_ep *ep = rds_tcp_state.ready;
+
+	rds_tcp_state.ready = ep->ready_next;
+	ep->ready = false;
+	return ep;
+}
+
+void tcp_recv_ready(struct tcp_ep *ep, bool at_end)
+{
+	ep->at_end |= at_end;
+	recv_enlist(ep);
+}
+
+/* Those that are paused are looked at in each round, but nobody stays awake for them. */
+bool tcp_recv_awaits(void)
+{
+	const struct tcp_ep *ep;
+
+	for (ep = rds_tcp_state.ready; ep; ep = ep->ready_next)
+		if (!ep->paused)
+			return true;
+	return false;
+}
+
+static void recv_resume(struct rds_timer *tm)
+{
+	(void)tm; /* the helper's round follows */
+}
+
+static void recv_pause(struct tcp_ep *ep)
+{
+	ep->paused = true;
+	recv_enlist(ep);
+	rds_tcp_state.resume.fn = recv_resume;
+	rds_timer_need(&rds_tcp_state.resume, os_now_ns() + PAUSE_NS);
+}
+
+/* ---- messages ---- */
+
+static bool recv_give(void *arg, struct rds_rx *rx)
+{
+	struct tcp_ep *ep = arg;
+	enum rds_rx_verdict v = ep->head.t->up->message(ep->head.conn, (struct rds_ep *)ep, rx);
+
+	if (unlikely(v >= RDS_RX_LATER))
+		return false;
+	if (v != RDS_RX_TAKEN)
+		free(rx->owned);
+	return true;
+}
+
+static void recv_nonsense(struct tcp_ep *ep)
+{
+	char from[RDS_ADDR_STRLEN];
+
+	rds_warn("%s sends something over TCP that is not RDS: connection closed", rds_ip_str(&ep->id.faddr, from));
+	tcp_recv_drop(ep);
+	tcp_ep_broken(ep, -EPROTO);
+	if (atomic_load(&ep->state) == TCP_EP_BROKEN)
+		ep->why = -EPROTO;
+}
+
+/* The bytes are in the common buffer.  False: nothing more is to be received now. */
+static bool recv_bytes(struct tcp_ep *ep, size_t at, size_t end)
+{
+	size_t used = 0;
+	int err = tcp_stream_take(&ep->in, rds_tcp_state.buf + at, end - at, recv_give, ep, &used);
+
+	if (likely(!err))
+		return true;
+	if (err == -EBADMSG) {
+		recv_nonsense(ep);
+		return false;
+	}
+	ep->left = rds_tcp_state.buf;
+	ep->left_at = at + used;
+	ep->left_end = end;
+	rds_tcp_state.buf = NULL;
+	recv_pause(ep);
+	return false;
+}
+
+/* What was left over goes first.  False: it is still there. */
+static bool recv_left(struct tcp_ep *ep)
+{
+	unsigned char *buf = ep->left;
+	size_t used = 0;
+	int err;
+
+	if (likely(!buf))
+		return true;
+	err = tcp_stream_take(&ep->in, buf + ep->left_at, ep->left_end - ep->left_at, recv_give, ep, &used);
+	ep->left_at += used;
+	if (err == -EAGAIN) {
+		recv_pause(ep);
+		return false;
+	}
+	ep->left = NULL;
+	free(buf);
+	if (err)
+		recv_nonsense(ep);
+	return !err;
+}
+
+/* ---- the socket ---- */
+
+/* Bytes received; 0: the end; -errno.  *asked: for so many there was room. */
+static ssize_t recv_read(struct tcp_ep *ep, size_t *room, size_t *asked)
+{
+	unsigned char *to = NULL;
+	struct iovec iov[2];
+	struct msghdr msg = {.msg_iov = iov};
+	ssize_t n;
+
+	*room = tcp_stream_room(&ep->in, &to);
+	if (*room)
+		iov[msg.msg_iovlen++] = (struct iovec){.iov_base = to, .iov_len = *room};
+	iov[msg.msg_iovlen++] = (struct iovec){.iov_base = rds_tcp_state.buf, .iov_len = BUF};
+	*asked = *room + BUF;
+	n = os_recvmsg(atomic_load(&ep->fd), &msg, MSG_DONTWAIT);
+	if (n > 0 && (size_t)n < *room)
+		*room = (size_t)n;
+	return n;
+}
+
+static bool recv_have_buf(struct tcp_ep *ep)
+{
+	if (likely(rds_tcp_state.buf))
+		return true;
+	rds_tcp_state.buf = malloc(BUF);
+	if (!rds_tcp_state.buf)
+		recv_pause(ep);
+	return rds_tcp_state.buf;
+}
+
+/* One read.  True: there may be more. */
+static bool recv_once(struct tcp_ep *ep, bool *moved)
+{
+	size_t room, asked;
+	ssize_t n = recv_read(ep, &room, &asked);
+
+	if (n <= 0) {
+		if (n == -EAGAIN)
+			ep->at_end = false;
+		else if (n != -EINTR)
+			tcp_ep_broken(ep, n ? (int)n : -ECONNRESET);
+		return n == -EINTR;
+	}
+	*moved = true;
+	ep->heard += (uint64_t)n;
+	tcp_stream_filled(&ep->in, room);
+	if (!recv_bytes(ep, 0, (size_t)n - room))
+		return false;
+	return ep->at_end || (size_t)n == asked;
+}
+
+/* The endpoint is not in the list.  True: something came. */
+static bool recv_some(struct tcp_ep *ep, unsigned reads)
+{
+	bool moved = ep->left, more = true;
+
+	int state = atomic_load(&ep->state);
+
+	if (state != TCP_EP_UP && (state != TCP_EP_BROKEN || ep->why == -EPROTO))
+		return false;
+	if (!recv_left(ep))
+		return false;
+	ep->paused = false;
+	while (more && reads--) {
+		if (!recv_have_buf(ep))
+			return moved;
+		more = recv_once(ep, &moved);
+	}
+	if (more)
+		recv_enlist(ep);
+	return moved;
+}
+
+bool tcp_progress(struct rds_transport *t)
+{
+	bool any = tcp_wake_look();
+	struct tcp_ep **end = rds_tcp_state.ready ? rds_tcp_state.ready_tail : NULL, *ep;
+
+	(void)t;
+	while (end && rds_tcp_state.ready) {
+		bool last = end == &rds_tcp_state.ready->ready_next;
+
+		ep = recv_next_ready();
+		any |= recv_some(ep, READS);
+		tcp_room_look(ep);
+		if (last)
+			break;
+	}
+	return any;
+}
+
+/* The connection has broken; what arrived before that counts. */
+void tcp_recv_last(struct tcp_ep *ep)
+{
+	ep->at_end = true;
+	recv_some(ep, LAST_READS);
+}
+
+void tcp_recv_drop(struct tcp_ep *ep)
+{
+	struct tcp_ep **p;
+
+	for (p = &rds_tcp_state.ready; *p; p = &(*p)->ready_next)
+		if (*p == ep) {
+			*p = ep->ready_next;
+			if (!*p)
+				rds_tcp_state.ready_tail = p;
+			break;
+		}
+	ep->ready = false;
+	free(ep->left);
+	ep->left = NULL;
+	tcp_stream_reset(&ep->in);
+}

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * send.c - outgoing messages (conn->tx, unless a comment names another lock).
+ *
+ * The kernel is given messages by flush(), as many as there are in one call, or when many are waiting.
+ * When it takes no more, the rest follows as soon as there is room (push).
+ *
+ * A message is acknowledged when the peer's TCP has acknowledged its last byte.  The kernel is asked
+ * for that number; nothing tells of its change.  So who waits for it is told by a timer, and by
+ * whatever else comes from that peer.
+ */
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+
+#include "engine/sys/cpu.h"
+#include "engine/transport/tcp/tcp.h"
+
+#define UNSENT_MAX (1u << 20) /* the kernel's buffer is beside that */
+#define UNSENT_SOME (64u << 10)
+#define PIECES 64
+#define MS 1000000ull
+#define ROOM_MS_MAX 8
+
+static uint64_t send_unsent(const struct tcp_ep *ep)
+{
+	return ep->out.queued - atomic_load_explicit(&ep->out.written, memory_order_relaxed);
+}
+
+/* One call.  False: nothing more can be done now. */
+static bool send_write_once(struct tcp_ep *ep)
+{
+	struct iovec iov[PIECES];
+	struct msghdr msg = {.msg_iov = iov};
+	ssize_t n;
+
+	msg.msg_iovlen = tcp_out_next(&ep->out, iov, PIECES);
+	n = os_sendmsg(atomic_load(&ep->fd), &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (n >= 0) {
+		tcp_out_written(&ep->out, (size_t)n);
+		return true;
+	}
+	if (n == -EINTR)
+		return true;
+	/* if it was not set, room that came before that went unnoticed: once more */
+	if (n == -EAGAIN)
+		return !atomic_exchange(&ep->backlog, true);
+	tcp_ep_broken(ep, (int)n);
+	return false;
+}
+
+static void send_write(struct tcp_ep *ep)
+{
+	while (send_unsent(ep))
+		if (!send_write_once(ep))
+			return;
+	atomic_store_explicit(&ep->backlog, false, memory_order_relaxed);
+}
+
+static void send_write_some(struct tcp_ep *ep)
+{
+	if (send_unsent(ep) && !atomic_load(&ep->backlog) && atomic_load(&ep->state) == TCP_EP_UP)
+		send_write(ep);
+}
+
+int tcp_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len, uint64_t *pos)
+{
+	struct tcp_ep *ep = (struct tcp_ep *)rep;
+	struct rds_wire_hdr *to;
+
+	if (unlikely(atomic_load_explicit(&ep->state, memory_order_relaxed) != TCP_EP_UP))
+		return -ENOTCONN;
+	if (unlikely(send_unsent(ep) >= UNSENT_SOME)) {
+		send_write_some(ep);
+		if (send_unsent(ep) >= UNSENT_MAX)
+			return -EAGAIN;
+	}
+	to = (struct rds_wire_hdr *)(void *)tcp_out_add(&ep->out, len);
+	if (unlikely(!to))
+		return -ENOMEM;
+	memcpy(to, hdr, sizeof(*to));
+	/* TCP acknowledges, and the kernel's RDS ignores these fields */
+	to->ack = 0;
+	to->credit = 0;
+	to->flags &= RDS_FLAG_CONG_BITMAP | RDS_FLAG_RETRANSMITTED;
+	rds_copy_gather(to + 1, iov, len);
+	*pos = (uintptr_t)(to + 1);
+	return 0;
+}
+
+void tcp_flush(struct rds_ep *rep, bool service)
+{
+	(void)service; /* a peer takes what arrives, whatever its program does */
+	send_write_some((struct tcp_ep *)rep);
+}
+
+void tcp_push(struct rds_ep *rep)
+{
+	send_write_some((struct tcp_ep *)rep);
+}
+
+const void *tcp_retained(struct rds_ep *ep, uint64_t pos)
+{
+	(void)ep;
+	return (const void *)(uintptr_t)pos;
+}
+
+/* ---- acknowledgements ---- */
+
+/*
+ * Bytes of the stream that the peer's TCP has acknowledged; 0: not known.  Any thread that keeps the
+ * socket from being closed.  What is written meanwhile counts as not acknowledged.
+ */
+static uint64_t send_acked_bytes(struct tcp_ep *ep)
+{
+	uint64_t written = atomic_load_explicit(&ep->out.written, memory_order_acquire);
+	int left = 0;
+
+	if (os_syscall(SYS_ioctl, atomic_load(&ep->fd), SIOCOUTQ, (long)&left, 0, 0, 0) || left < 0 ||
+	    (uint64_t)left > written)
+		return 0;
+	return written - (uint64_t)left;
+}
+
+uint64_t tcp_acked(struct rds_ep *rep)
+{
+	struct tcp_ep *ep = (struct tcp_ep *)rep;
+	int state = atomic_load(&ep->state);
+
+	if (ep->out.first && (state == TCP_EP_UP || state == TCP_EP_BROKEN))
+		tcp_out_acked(&ep->out, send_acked_bytes(ep));
+	return atomic_load_explicit(&ep->out.acked_seq, memory_order_relaxed);
+}
+
+bool tcp_want_room(struct rds_ep *rep, uint64_t seen_ack)
+{
+	struct tcp_ep *ep = (struct tcp_ep *)rep;
+
+	if (tcp_acked(rep) > seen_ack)
+		return true;
+	atomic_store(&ep->room_seen, ep->out.acked);
+	atomic_store(&ep->wants_room, true);
+	if (ep->out.first)
+		rds_timer_need(&ep->room, os_now_ns() + MS);
+	return false;
+}
+
+void tcp_room_look(struct tcp_ep *ep)
+{
+	if (likely(!atomic_load_explicit(&ep->wants_room, memory_order_relaxed)) ||
+	    atomic_load(&ep->state) != TCP_EP_UP || send_acked_bytes(ep) <= atomic_load(&ep->room_seen))
+		return;
+	atomic_store(&ep->wants_room, false);
+	ep->room_pause = 0;
+	ep->head.t->up->writable(ep->head.conn);
+}
+
+void tcp_room_timer(struct rds_timer *tm)
+{
+	struct tcp_ep *ep = container_of(tm, struct tcp_ep, room);
+
+	rx_lock();
+	tcp_room_look(ep);
+	if (atomic_load(&ep->wants_room) && atomic_load(&ep->state) == TCP_EP_UP) {
+		ep->room_pause = ep->room_pause ? 2 * ep->room_pause : 1;
+		if (ep->room_pause > ROOM_MS_MAX)
+			ep->room_pause = ROOM_MS_MAX;
+		rds_timer_set(tm, os_now_ns() + ep->room_pause * MS);
+	}
+	rx_unlock();
+}
+
+void tcp_describe(struct rds_ep *rep, struct rds_ep_tcp *out)
+{
+	struct tcp_ep *ep = (struct tcp_ep *)rep;
+	struct rds_addr addr;
+
+	memset(out, 0, sizeof(*out));
+	if (!tcp_sock_addr(atomic_load(&ep->fd), false, &addr))
+		out->lport = addr.port;
+	if (!tcp_sock_addr(atomic_load(&ep->fd), true, &addr))
+		out->fport = addr.port;
+	out->last_sent_nxt = (uint32_t)atomic_load(&ep->out.written);
+	out->last_expected_una = (uint32_t)ep->out.queued;
+	out->last_seen_una = (uint32_t)send_acked_bytes(ep);
+	rx_lock();
+	out->data_rem = tcp_stream_missing(&ep->in, &out->hdr_rem);
+	rx_unlock();
+}

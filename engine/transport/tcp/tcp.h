@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * tcp.h - what the files of this package share.
+ */
+#ifndef ENGINE_TRANSPORT_TCP_TCP_H
+#define ENGINE_TRANSPORT_TCP_TCP_H
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "engine/helper/helper.h"
+#include "engine/sys/compiler.h"
+#include "engine/sys/lock_order.h"
+#include "engine/sys/log.h"
+#include "engine/sys/os.h"
+#include "engine/sys/patience.h"
+#include "engine/sys/poll_eventfd.h"
+#include "engine/transport/tcp/tcp_transport.h"
+#include "engine/transport/transport.h"
+#include "engine/wire/addr.h"
+#include "engine/wire/header.h"
+
+/* ---- stream.c: from the bytes of a stream to messages ---- */
+
+/*
+ * What has arrived of the next message.  A message that is not complete has a block of its own, so a
+ * peer that begins one and stops holds as much memory as it has named, RDS_MAX_MSG at most.
+ */
+struct tcp_in {
+	struct rds_hdr hdr; /* with `block`, or a message of length 0 that was refused */
+	unsigned char *block;
+	uint32_t have; /* bytes in `block` */
+	uint32_t nraw;
+	unsigned char raw[RDS_WIRE_HDR]; /* `nraw` bytes of a header */
+};
+
+/* Gives a message away.  False: not now, the same is offered again. */
+typedef bool tcp_stream_give(void *arg, struct rds_rx *rx);
+/*
+ * Takes the next bytes of the stream.  0: all of them; -EAGAIN: the first *used, the rest has to be
+ * offered again (no memory, or refused); -EBADMSG: this is no stream of messages.
+ */
+int tcp_stream_take(struct tcp_in *in, const unsigned char *bytes, size_t n, tcp_stream_give *give, void *arg,
+		    size_t *used);
+/* Where further bytes of the message go that is not complete.  Returns how many fit there. */
+size_t tcp_stream_room(const struct tcp_in *in, unsigned char **to);
+void tcp_stream_filled(struct tcp_in *in, size_t n); /* so many have been written there */
+/* Bytes that are still to come of the message at hand; *of_header: of its header. */
+uint64_t tcp_stream_missing(const struct tcp_in *in, uint64_t *of_header);
+void tcp_stream_reset(struct tcp_in *in);
+
+/* ---- out.c: messages on their way out ---- */
+
+/* A piece of the stream that we send: whole messages, one behind the other, each in one piece. */
+struct tcp_block {
+	struct tcp_block *next;
+	uint32_t size, used;
+	unsigned char mem[];
+};
+
+struct tcp_out {
+	struct tcp_block *first, *last;
+	struct tcp_block *spare;
+	/* where the oldest message that is not acknowledged begins, in `first` */
+	uint32_t at;
+	uint64_t acked;		 /* the same as an offset in the stream */
+	_Atomic uint64_t acked_seq; /* the highest number before it */
+	struct tcp_block *next;	 /* the block with the first byte that the kernel has not taken, */
+	uint32_t next_at;	 /* ... and where */
+	_Atomic uint64_t written;	 /* that as an offset in the stream */
+	uint64_t queued;	 /* the end */
+};
+
+/* Room for a message behind the others, or NULL. */
+unsigned char *tcp_out_add(struct tcp_out *out, size_t len);
+/* The next bytes to send: how many of iov, at most `most`. */
+unsigned tcp_out_next(const struct tcp_out *out, struct iovec *iov, unsigned most);
+void tcp_out_written(struct tcp_out *out, size_t n);
+/* The peer has so many bytes of the stream.  Frees what only they needed. */
+void tcp_out_acked(struct tcp_out *out, uint64_t bytes);
+void tcp_out_free(struct tcp_out *out);
+
+/* ---- endpoints ---- */
+
+enum tcp_ep_state {
+	TCP_EP_CONNECTING, /* our request is on its way */
+	TCP_EP_WAITING,	   /* the peer has been asked to connect */
+	TCP_EP_SILENT,	   /* connected; the peer may still refuse, until it sends something */
+	TCP_EP_UP,
+	TCP_EP_BROKEN,
+	TCP_EP_CLOSED,
+};
+
+struct tcp_ep {
+	struct rds_ep_head head;
+	struct rds_conn_id id;
+	struct tcp_ep *next; /* of all; written in the helper, under rx */
+	_Atomic int fd;
+	_Atomic int state;   /* enum tcp_ep_state; to UP and CLOSED under rx */
+	int why;	     /* BROKEN */
+	bool over;	     /* helper: up->down was called, or close() */
+	bool kept;	     /* helper */
+	bool watched;	     /* helper: `event` is in the helper's set */
+	bool in_sets;	     /* rx */
+	struct rds_helper_event event;
+	struct rds_timer deadline, broken, room;
+	/* helper: when the peer was last told that another connection was refused (rules.c) */
+	uint64_t asked_at;
+	uint64_t poked_since, heard_then;
+	unsigned pokes;
+
+	/* rx */
+	struct tcp_in in;
+	struct tcp_ep *ready_next;
+	bool ready;	    /* in the list of those that may have input */
+	bool at_end;	    /* reads go on until the end, or an error */
+	bool paused;	    /* what it has got was refused: after a while */
+	uint64_t heard;	    /* bytes received */
+	unsigned char *left; /* a receive buffer with bytes that could not be handled, [left_at, left_end) */
+	size_t left_at, left_end;
+
+	/* conn->tx */
+	struct tcp_out out;
+	_Atomic bool backlog;	 /* the kernel takes no more: push when there is room */
+	_Atomic bool wants_room;
+	_Atomic uint64_t room_seen; /* bytes that were acknowledged when it was set */
+	unsigned room_pause;	    /* rx */
+};
+
+struct tcp_listener {
+	struct tcp_listener *next;
+	struct rds_helper_event event;
+	struct rds_timer again; /* accepting was given up for a while */
+	_Atomic int fd;
+	struct in6_addr laddr;
+	uint32_t scope;
+};
+
+struct tcp_state {
+	uint16_t port;
+	/* control; the list grows only, read in the helper */
+	struct tcp_listener *_Atomic listeners;
+	struct tcp_ep *all; /* helper, and rx to change it */
+	/* wake.c: sockets that may have input, and behind an event of `out_set` room for output */
+	_Atomic int set, out_set;
+	bool helper_hears; /* rx: the helper watches `set` */
+	struct rds_helper_event event;
+	struct os_poll_eventfd relay;
+	/* recv.c; rx */
+	struct tcp_ep *ready, **ready_tail;
+	struct rds_timer resume; /* for those that are paused */
+	unsigned char *buf;
+};
+
+extern struct tcp_state rds_tcp_state;
+
+/* sock.c: sockets and their options.  A descriptor or -errno */
+int tcp_sock_listen(const struct in6_addr *laddr, uint32_t scope);
+/* Not bound to a port: *done: connected at once. */
+int tcp_sock_connect(const struct rds_conn_id *id, bool *done);
+/* The options of one that carries messages: 0 or -errno */
+int tcp_sock_prepare(int fd);
+int tcp_sock_addr(int fd, bool peer, struct rds_addr *addr);
+/* The peer sees that it was refused: no orderly end. */
+void tcp_sock_refuse(int fd);
+int tcp_sock_error(int fd);
+
+/* endpoint.c; helper, unless a comment says otherwise */
+struct tcp_ep *tcp_ep_new(const struct rds_conn_id *id, struct rds_conn *conn);
+void tcp_ep_discard(struct tcp_ep *ep); /* the engine does not know it */
+int tcp_ep_set_fd(struct tcp_ep *ep, int fd); /* takes it, also if it fails */
+void tcp_ep_close_fd(struct tcp_ep *ep);
+int tcp_ep_watch(struct tcp_ep *ep, uint32_t events); /* by tcp_connect_event() */
+void tcp_ep_unwatch(struct tcp_ep *ep);
+void tcp_ep_up(struct tcp_ep *ep);
+void tcp_ep_down(struct tcp_ep *ep, int why);
+void tcp_ep_broken(struct tcp_ep *ep, int why); /* any thread */
+void tcp_ep_close(struct rds_ep *ep);
+void tcp_ep_keep(struct rds_ep *ep, bool on);
+
+/* connect.c; helper */
+int tcp_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn, struct rds_received here,
+		struct rds_ep **out);
+void tcp_connect_event(struct rds_helper_event *ev, uint32_t events);
+void tcp_connect_deadline(struct rds_timer *tm);
+
+/* listen.c */
+int tcp_listen_claims(struct rds_transport *t, const struct in6_addr *laddr, uint32_t scope); /* control */
+
+/* rules.c; helper.  Takes the descriptor of a connection that a peer has made. */
+void tcp_rules_accepted(int fd, const struct tcp_listener *l);
+static inline bool tcp_is_smaller(const struct in6_addr *a, const struct in6_addr *b)
+{
+	return memcmp(a, b, sizeof(*a)) < 0;
+}
+
+/* send.c; conn->tx */
+int tcp_send(struct rds_ep *ep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len, uint64_t *pos);
+void tcp_flush(struct rds_ep *ep, bool service);
+void tcp_push(struct rds_ep *ep);
+const void *tcp_retained(struct rds_ep *ep, uint64_t pos);
+uint64_t tcp_acked(struct rds_ep *ep);
+bool tcp_want_room(struct rds_ep *ep, uint64_t seen_ack);
+void tcp_room_timer(struct rds_timer *tm); /* helper */
+void tcp_room_look(struct tcp_ep *ep);	   /* rx: the socket has got room, or an acknowledgement */
+void tcp_describe(struct rds_ep *ep, struct rds_ep_tcp *out);
+
+/* recv.c; rx */
+bool tcp_progress(struct rds_transport *t);
+void tcp_recv_ready(struct tcp_ep *ep, bool at_end);
+void tcp_recv_last(struct tcp_ep *ep); /* all that is there, or was left */
+void tcp_recv_drop(struct tcp_ep *ep);
+bool tcp_recv_awaits(void); /* there is input that can be taken */
+
+/* wake.c */
+int tcp_wake_open(void);			 /* control */
+int tcp_wake_add(struct tcp_ep *ep);		 /* rx */
+void tcp_wake_del(struct tcp_ep *ep);		 /* rx */
+void tcp_wake_moved(struct tcp_ep *ep, int oldfd, int newfd);
+bool tcp_wake_look(void);			 /* rx: events become ready endpoints.  True: any */
+void tcp_wake_attention(struct rds_transport *t, enum rds_attention who);
+bool tcp_wake_pending(struct rds_transport *t);
+
+#endif
