@@ -33,6 +33,20 @@ static void recv_enlist(struct tcp_ep *ep)
 	rds_tcp_state.ready_tail = &ep->ready_next;
 }
 
+static void recv_unlist(struct tcp_ep *ep)
+{
+	struct tcp_ep **p;
+
+	if (!ep->ready)
+		return;
+	for (p = &rds_tcp_state.ready; *p != ep; p = &(*p)->ready_next)
+		;
+	*p = ep->ready_next;
+	if (!*p)
+		rds_tcp_state.ready_tail = p;
+	ep->ready = false;
+}
+
 static struct tcp_ep *recv_next_ready(void)
 {
 	struct tcp_ep *ep = rds_tcp_state.ready;
@@ -231,25 +245,24 @@ bool tcp_progress(struct rds_transport *t)
 	return any;
 }
 
+void tcp_recv_now(struct tcp_ep *ep)
+{
+	ep->at_end = true;
+	recv_unlist(ep);
+	recv_some(ep, READS);
+}
+
 /* The connection has broken; what arrived before that counts. */
 void tcp_recv_last(struct tcp_ep *ep)
 {
 	ep->at_end = true;
+	recv_unlist(ep);
 	recv_some(ep, LAST_READS);
 }
 
 void tcp_recv_drop(struct tcp_ep *ep)
 {
-	struct tcp_ep **p;
-
-	for (p = &rds_tcp_state.ready; *p; p = &(*p)->ready_next)
-		if (*p == ep) {
-			*p = ep->ready_next;
-			if (!*p)
-				rds_tcp_state.ready_tail = p;
-			break;
-		}
-	ep->ready = false;
+	recv_unlist(ep);
 	free(ep->left);
 	ep->left = NULL;
 	tcp_stream_reset(&ep->in);

@@ -90,12 +90,23 @@ static void rules_new(int fd, const struct rds_conn_id *id)
 	tcp_ep_discard(ep);
 }
 
+/* The end of the old connection may have come before the request for another, and not been seen yet. */
+static void rules_look(struct tcp_ep *ep)
+{
+	rx_lock();
+	if (atomic_load(&ep->state) == TCP_EP_UP)
+		tcp_recv_now(ep);
+	rx_unlock();
+}
+
 static void rules_apply(int fd, const struct rds_conn_id *id)
 {
 	struct tcp_ep *ep = rules_find(id);
 	bool larger = tcp_is_smaller(&id->laddr, &id->faddr);
 	int state;
 
+	if (ep)
+		rules_look(ep);
 	if (ep && atomic_load(&ep->state) == TCP_EP_BROKEN) {
 		tcp_ep_down(ep, ep->why);
 		ep = rules_find(id);

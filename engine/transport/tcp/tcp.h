@@ -213,6 +213,7 @@ void tcp_describe(struct rds_ep *ep, struct rds_ep_tcp *out);
 /* recv.c; rx */
 bool tcp_progress(struct rds_transport *t);
 void tcp_recv_ready(struct tcp_ep *ep, bool at_end);
+void tcp_recv_now(struct tcp_ep *ep);	/* some of what is there, or the end */
 void tcp_recv_last(struct tcp_ep *ep); /* all that is there, or was left */
 void tcp_recv_drop(struct tcp_ep *ep);
 bool tcp_recv_awaits(void); /* there is input that can be taken */

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_tcp_rules.c - who connects to whom over TCP (transport/tcp/rules.c, connect.c): the smaller
+ * address does, the larger one asks for it, and a connection that works is not given up for another.
+ */
+#include <dirent.h>
+#include <netinet/tcp.h>
+
+#include "tests/unit/tcp_helper.h"
+
+#define MANY 1000
+
+static struct rds_conn *const ours = &conns[0], *const theirs = &conns[2];
+
+static int fd_of(const struct rds_conn *conn)
+{
+	return atomic_load(&((struct tcp_ep *)conn->ep)->fd);
+}
+
+/* ---- we are the smaller one ---- */
+
+/* Until the peer has said something it may still refuse. */
+START_TEST(test_stands_with_the_first_byte)
+{
+	int door = peer_listens(LARGER), fd;
+
+	ck_assert_int_eq(attempt(ours, LARGER), 0);
+	fd = accept(door, NULL, NULL);
+	ck_assert_int_ge(fd, 0);
+	helper_catches_up();
+	ck_assert_uint_eq(atomic_load(&ours->ups), 0);
+	peer_writes(fd, "", 1);
+	test_until(atomic_load(&ours->ups) == 1);
+	close(fd);
+	progress_until(atomic_load(&ours->downs) == 1);
+	close(door);
+}
+END_TEST
+
+START_TEST(test_refused)
+{
+	int door = peer_listens(LARGER), fd;
+
+	ck_assert_int_eq(attempt(ours, LARGER), 0);
+	fd = accept(door, NULL, NULL);
+	if (_i)
+		peer_resets(fd);
+	else
+		close(fd);
+	test_until(atomic_load(&ours->downs) == 1);
+	ck_assert_uint_eq(atomic_load(&ours->ups), 0);
+	ck_assert_int_eq(atomic_load(&ours->why), -ECONNREFUSED);
+	close(door);
+}
+END_TEST
+
+START_TEST(test_nobody_listens)
+{
+	const char *to = _i ? SMALLER : LARGER;
+	int err = attempt(ours, to);
+
+	if (!err) {
+		test_until(atomic_load(&ours->downs) == 1);
+		err = atomic_load(&ours->why);
+	}
+	ck_assert_int_eq(err, -ECONNREFUSED);
+}
+END_TEST
+
+/* It comes from our address, and the smaller peer that it asks for a connection has one of its own. */
+START_TEST(test_larger_pokes)
+{
+	struct in6_addr we = ip(OURS), they = ip(LARGER);
+	int fd = peer_connects(LARGER);
+
+	ck_assert(peer_is_refused(fd));
+	test_until(atomic_load(&asked) == 1);
+	ck_assert_uint_eq(atomic_load(&nconns), 0);
+	ck_assert(rds_ip_equal(&asked_id.laddr, &we));
+	ck_assert(rds_ip_equal(&asked_id.faddr, &they));
+	ck_assert_uint_eq(asked_id.peer_slot, RDS_SLOT_REMOTE);
+	close(fd);
+}
+END_TEST
+
+static int larger_is_up(void)
+{
+	int door = peer_listens(LARGER), fd;
+
+	ck_assert_int_eq(attempt(ours, LARGER), 0);
+	fd = accept(door, NULL, NULL);
+	peer_sends_map(fd);
+	test_until(atomic_load(&ours->ups) == 1);
+	close(door);
+	progress_until(atomic_load(&ours->nseen) == 1);
+	return fd;
+}
+
+static void poke(unsigned n)
+{
+	int fd;
+
+	while (n--) {
+		fd = peer_connects(LARGER);
+		ck_assert(peer_is_refused(fd));
+		close(fd);
+	}
+	helper_catches_up();
+}
+
+START_TEST(test_poked_while_up)
+{
+	int fd = larger_is_up();
+
+	poke(2);
+	ck_assert_uint_eq(atomic_load(&asked), 1); /* not again within a second */
+	peer_sends(fd, 1, 10, 0);
+	progress_until(atomic_load(&ours->nseen) == 2);
+	poke(2);
+	ck_assert_uint_eq(atomic_load(&ours->downs), 0);
+	poke(1); /* three, and it has sent nothing */
+	test_until(atomic_load(&ours->downs) == 1);
+	ck_assert_int_eq(atomic_load(&ours->why), -ECONNRESET);
+	close(fd);
+}
+END_TEST
+
+/* ---- we are the larger one ---- */
+
+START_TEST(test_we_poke)
+{
+	int door = peer_listens(SMALLER), fd;
+
+	ck_assert_int_eq(attempt(ours, SMALLER), 0);
+	fd = accept(door, NULL, NULL);
+	ck_assert(peer_is_refused(fd)); /* nothing was sent */
+	close(fd);
+	fd = peer_connects(SMALLER);
+	test_until(atomic_load(&ours->ups) == 1);
+	ck_assert_uint_eq(atomic_load(&nconns), 0);
+	peer_sends_map(fd);
+	progress_until(atomic_load(&ours->nseen) == 1);
+	engine_sends(ours, 1, 0);
+	peer_reads(fd, &(char[RDS_WIRE_HDR]){0}, RDS_WIRE_HDR);
+	close(fd);
+	close(door);
+}
+END_TEST
+
+START_TEST(test_we_poke_in_vain)
+{
+	int door = peer_listens(SMALLER);
+
+	ck_assert_int_eq(attempt(ours, SMALLER), 0);
+	test_until(atomic_load(&ours->downs) == 1);
+	ck_assert_int_eq(atomic_load(&ours->why), -ETIMEDOUT);
+	close(door);
+}
+END_TEST
+
+/* ---- another connection ---- */
+
+START_TEST(test_second)
+{
+	int fd = peer_is_up(), second;
+
+	second = peer_connects(SMALLER);
+	ck_assert(peer_is_refused(second));
+	helper_catches_up();
+	ck_assert_uint_eq(atomic_load(&asked), 1);
+	close(second);
+	peer_sends(fd, 1, 100, 0);
+	progress_until(atomic_load(&theirs->nseen) == 2);
+	ck_assert_uint_eq(atomic_load(&theirs->downs), 0);
+	close(fd);
+}
+END_TEST
+
+/* The end of the first one has come, and nobody has looked. */
+START_TEST(test_second_after_the_end)
+{
+	int fd = peer_is_up(), second;
+
+	peer_sends(fd, 1, 100, 0);
+	if (_i)
+		peer_resets(fd);
+	else
+		close(fd);
+	second = peer_connects(SMALLER);
+	test_until(atomic_load(&nconns) == 2 && atomic_load(&conns[3].ups) == 1);
+	ck_assert_uint_eq(atomic_load(&theirs->downs), 1);
+	ck_assert_uint_eq(atomic_load(&theirs->nseen), 2);
+	close(second);
+}
+END_TEST
+
+START_TEST(test_engine_refuses)
+{
+	int fd;
+
+	atomic_store(&refuses, true);
+	fd = peer_connects(SMALLER);
+	ck_assert(peer_is_refused(fd));
+	close(fd);
+	atomic_store(&refuses, false);
+	fd = peer_connects(SMALLER);
+	test_until(atomic_load(&theirs->ups) == 1);
+	close(fd);
+}
+END_TEST
+
+START_TEST(test_own_address)
+{
+	int fd = peer_connects(OURS);
+
+	ck_assert(peer_is_refused(fd));
+	ck_assert_uint_eq(atomic_load(&asked), 0);
+	ck_assert_uint_eq(atomic_load(&nconns), 0);
+	close(fd);
+}
+END_TEST
+
+static unsigned fds(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	unsigned n = 0;
+
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+/* Descriptors are not used up, and who is connected goes on. */
+START_TEST(test_many)
+{
+	int fd = peer_is_up(), other;
+	unsigned i, before = fds();
+
+	for (i = 1; i <= MANY; i++) {
+		other = peer_connects(i % 2 ? SMALLER : LARGER);
+		ck_assert(peer_is_refused(other));
+		close(other);
+		peer_sends(fd, i, 64, 0);
+		progress();
+	}
+	progress_until(atomic_load(&theirs->nseen) == 1 + MANY);
+	ck_assert_uint_eq(atomic_load(&theirs->downs), 0);
+	helper_catches_up();
+	ck_assert_uint_eq(fds(), before);
+	close(fd);
+}
+END_TEST
+
+/* ---- sockets ---- */
+
+static int option(int fd, int level, int name)
+{
+	socklen_t len = sizeof(int);
+	int value = -1;
+
+	ck_assert_int_eq(getsockopt(fd, level, name, &value, &len), 0);
+	return value;
+}
+
+static void ck_options(int fd)
+{
+	ck_assert_int_eq(option(fd, IPPROTO_TCP, TCP_NODELAY), 1);
+	ck_assert_int_eq(option(fd, SOL_SOCKET, SO_KEEPALIVE), 1);
+	ck_assert_int_eq(option(fd, IPPROTO_TCP, TCP_KEEPIDLE), 5);
+	ck_assert_int_eq(option(fd, IPPROTO_TCP, TCP_KEEPINTVL), 5);
+	ck_assert_int_eq(option(fd, IPPROTO_TCP, TCP_KEEPCNT), 5);
+}
+
+START_TEST(test_options)
+{
+	int small = peer_is_up(), large = larger_is_up();
+
+	ck_options(fd_of(theirs));
+	ck_options(fd_of(ours));
+	close(small);
+	close(large);
+}
+END_TEST
+
+START_TEST(test_port_is_taken)
+{
+	struct in6_addr a = ip(SMALLER);
+	int door = peer_listens(SMALLER);
+
+	ck_assert_int_eq(tcp_listen_claims(&rds_tcp, &a, 0), 0);
+	close(door);
+	ck_assert_int_eq(tcp_listen_claims(&rds_tcp, &a, 0), 1);
+	ck_assert_int_eq(tcp_listen_claims(&rds_tcp, &a, 0), 1);
+	ck_assert_int_eq(rds_tcp.ops->claims(&rds_tcp, &a, 0), 0); /* a loopback address */
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	Suite *s = suite_create("tcp_rules");
+	TCase *t = suite_case(s, "smaller", tcp_setup, NULL);
+
+	tcase_add_test(t, test_stands_with_the_first_byte);
+	tcase_add_loop_test(t, test_refused, 0, 2);
+	tcase_add_loop_test(t, test_nobody_listens, 0, 2);
+	tcase_add_test(t, test_larger_pokes);
+	tcase_add_test(t, test_poked_while_up);
+	t = suite_case(s, "larger", tcp_setup, NULL);
+	tcase_add_test(t, test_we_poke);
+	tcase_add_test(t, test_we_poke_in_vain);
+	t = suite_case(s, "another", tcp_setup, NULL);
+	tcase_add_test(t, test_second);
+	tcase_add_loop_test(t, test_second_after_the_end, 0, 2);
+	tcase_add_test(t, test_engine_refuses);
+	tcase_add_test(t, test_own_address);
+	tcase_add_test(t, test_many);
+	t = suite_case(s, "sockets", tcp_setup, NULL);
+	tcase_add_test(t, test_options);
+	tcase_add_test(t, test_port_is_taken);
+	return s;
+}
+
+int main(void)
+{
+	return suite_run(suite());
+}
