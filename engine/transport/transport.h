@@ -131,7 +131,7 @@ enum {
 	 * process ends at once.  So an orderly exit need not wait for acknowledgements.
 	 */
 	RDS_TCAP_SURVIVES = 1 << 1,
-	/* Reaches other hosts: has claims(), locate(). */
+	/* Reaches other hosts: has claims(), and locate() unless it has NODE. */
 	RDS_TCAP_REMOTE = 1 << 2,
 	/*
 	 * Devices carry out operations on registered memory: has mr_register(), mr_key(),

@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -51,6 +52,8 @@ struct rds_conn {
 	bool keep; /* the endpoint, when it goes down */
 };
 
+static pthread_mutex_t tx = PTHREAD_MUTEX_INITIALIZER; /* conn->tx of all connections */
+
 static struct rds_conn conns[4];
 static _Atomic unsigned nconns; /* of accepted ones, from the second on */
 static _Atomic bool refuses;
@@ -85,11 +88,13 @@ static inline void up_up(struct rds_conn *conn, struct rds_ep *ep, struct rds_re
 static inline void up_down(struct rds_conn *conn, struct rds_ep *ep, int why, bool gone)
 {
 	ck_assert(!gone);
+	pthread_mutex_lock(&tx);
 	conn->acked_at_end = rds_tcp.ops->acked(ep);
+	conn->ep = NULL;
+	pthread_mutex_unlock(&tx);
 	if (conn->keep)
 		rds_tcp.ops->keep(ep, true);
 	rds_tcp.ops->close(ep);
-	conn->ep = NULL;
 	atomic_store(&conn->why, why);
 	atomic_fetch_add(&conn->downs, 1);
 }
@@ -219,9 +224,11 @@ static inline bool progress(void)
 	rx_lock();
 	any = rds_tcp.ops->progress(&rds_tcp);
 	rx_unlock();
+	pthread_mutex_lock(&tx);
 	for (i = 0; i < 4; i++)
 		if (atomic_exchange(&conns[i].pushes, 0) && conns[i].ep)
 			rds_tcp.ops->push(conns[i].ep);
+	pthread_mutex_unlock(&tx);
 	return any;
 }
 
@@ -283,10 +290,22 @@ static inline int engine_send(struct rds_conn *conn, uint64_t seq, uint32_t len,
 	struct rds_wire_hdr w = wire(seq, len, 0);
 	unsigned char *data = filled(seq, len);
 	struct iovec iov = {.iov_base = data, .iov_len = len};
-	int err = rds_tcp.ops->send(conn->ep, &w, &iov, len, pos);
+	int err = -ENOTCONN;
 
+	pthread_mutex_lock(&tx);
+	if (conn->ep)
+		err = rds_tcp.ops->send(conn->ep, &w, &iov, len, pos);
+	pthread_mutex_unlock(&tx);
 	free(data);
 	return err;
+}
+
+static inline void engine_flush(struct rds_conn *conn)
+{
+	pthread_mutex_lock(&tx);
+	if (conn->ep)
+		rds_tcp.ops->flush(conn->ep, false);
+	pthread_mutex_unlock(&tx);
 }
 
 static inline void engine_sends(struct rds_conn *conn, uint64_t seq, uint32_t len)
@@ -294,7 +313,7 @@ static inline void engine_sends(struct rds_conn *conn, uint64_t seq, uint32_t le
 	uint64_t pos;
 
 	ck_assert_int_eq(engine_send(conn, seq, len, &pos), 0);
-	rds_tcp.ops->flush(conn->ep, false);
+	engine_flush(conn);
 }
 
 static inline void ck_seen(const struct rds_conn *conn, unsigned i, uint64_t seq, uint32_t len)

@@ -83,7 +83,7 @@ START_TEST(test_sizes)
 	for (i = 1; i <= 12; i++) {
 		while (engine_send(near, i, i % 2 ? len : 64, &pos) == -EAGAIN)
 			progress();
-		rds_tcp.ops->flush(near->ep, false);
+		engine_flush(near);
 		if (len)
 			ck_assert_uint_eq(*(const unsigned char *)rds_tcp.ops->retained(near->ep, pos), fill(i, 0));
 	}
@@ -102,7 +102,7 @@ static uint64_t fill_up(uint32_t len)
 
 	while (engine_send(conn, seq + 1, len, &pos) == 0)
 		seq++;
-	rds_tcp.ops->flush(conn->ep, false);
+	engine_flush(conn);
 	return seq;
 }
 
@@ -157,6 +157,32 @@ START_TEST(test_full)
 }
 END_TEST
 
+static void no_timer(void)
+{
+	rds_timer_cancel(&((struct tcp_ep *)conn->ep)->room);
+}
+
+/* The second time the kernel tells. */
+START_TEST(test_told_by_kernel)
+{
+	int fd = peer_is_up();
+	uint64_t seq;
+
+	rds_tcp.ops->want_room(conn->ep, 0);
+	atomic_store(&conn->writables, 0);
+	for (seq = 1; seq <= 20; seq++) {
+		ck_assert_uint_eq(engine_send(conn, seq, 1000, &(uint64_t){0}), 0);
+		rds_tcp.ops->want_room(conn->ep, seq - 1);
+		in_helper(no_timer);
+		engine_flush(conn);
+		progress_until(atomic_load(&conn->writables));
+		atomic_store(&conn->writables, 0);
+		ck_assert_uint_eq(rds_tcp.ops->acked(conn->ep), seq);
+	}
+	close(fd);
+}
+END_TEST
+
 /* Who waits for an acknowledgement is told, although nothing else comes. */
 START_TEST(test_told_of_ack)
 {
@@ -189,7 +215,7 @@ START_TEST(test_retained)
 
 	while (last < 1999 && engine_send(conn, last + 1, 10000, &pos[last + 1]) == 0)
 		last++;
-	rds_tcp.ops->flush(conn->ep, false);
+	engine_flush(conn);
 	conn->keep = true;
 	kept = conn->ep;
 	peer_resets(fd);
@@ -251,7 +277,7 @@ START_TEST(test_break_while_sending)
 	peer_sends(fd, 1, 100, 0);
 	peer_resets(fd);
 	while (engine_send(conn, ++seq, 100, &pos) == 0)
-		rds_tcp.ops->flush(conn->ep, false);
+		engine_flush(conn);
 	test_until(atomic_load(&conn->downs) == 1);
 	ck_assert_uint_eq(atomic_load(&conn->nseen), 2);
 	ck_seen(conn, 1, 1, 100);
@@ -378,6 +404,7 @@ static Suite *suite(void)
 	tcase_add_test(t, test_acked_unread);
 	tcase_add_loop_test(t, test_full, 0, 3);
 	tcase_add_test(t, test_told_of_ack);
+	tcase_add_test(t, test_told_by_kernel);
 	tcase_add_test(t, test_retained);
 	t = suite_case(s, "breaks", tcp_setup, NULL);
 	tcase_add_loop_test(t, test_break, 0, 8);

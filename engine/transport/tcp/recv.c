@@ -15,8 +15,10 @@
 #include "engine/transport/tcp/tcp.h"
 
 #define BUF (128u << 10)
-#define READS 4 /* in one go: then other endpoints have their turn */
+#define LARGE (32u << 10)
+#define READS 8 /* in one go: then other endpoints have their turn */
 #define LAST_READS 4096
+#define PASSES 16u
 #define PAUSE_NS (10 * 1000000ull)
 
 /* ---- which endpoints may have input ---- */
@@ -97,6 +99,7 @@ static bool recv_give(void *arg, struct rds_rx *rx)
 		return false;
 	if (v != RDS_RX_TAKEN)
 		free(rx->owned);
+	ep->large = rx->hdr.len >= LARGE;
 	return true;
 }
 
@@ -155,19 +158,26 @@ static bool recv_left(struct tcp_ep *ep)
 
 /* ---- the socket ---- */
 
-/* Bytes received; 0: the end; -errno.  *asked: for so many there was room. */
+/*
+ * Bytes received; 0: the end; -errno.  *asked: for so many there was room.  Behind a large message
+ * another one is expected: its header is read alone, and then all of it into its own block.
+ */
 static ssize_t recv_read(struct tcp_ep *ep, size_t *room, size_t *asked)
 {
 	unsigned char *to = NULL;
 	struct iovec iov[2];
 	struct msghdr msg = {.msg_iov = iov};
+	size_t more = BUF;
 	ssize_t n;
 
 	*room = tcp_stream_room(&ep->in, &to);
 	if (*room)
 		iov[msg.msg_iovlen++] = (struct iovec){.iov_base = to, .iov_len = *room};
-	iov[msg.msg_iovlen++] = (struct iovec){.iov_base = rds_tcp_state.buf, .iov_len = BUF};
-	*asked = *room + BUF;
+	if (unlikely(ep->large))
+		more = *room ? 0 : RDS_WIRE_HDR - ep->in.nraw;
+	if (more)
+		iov[msg.msg_iovlen++] = (struct iovec){.iov_base = rds_tcp_state.buf, .iov_len = more};
+	*asked = *room + more;
 	n = os_recvmsg(atomic_load(&ep->fd), &msg, MSG_DONTWAIT);
 	if (n > 0 && (size_t)n < *room)
 		*room = (size_t)n;
@@ -227,9 +237,25 @@ static bool recv_some(struct tcp_ep *ep, unsigned reads)
 	return moved;
 }
 
+/*
+ * With one endpoint a read says as much as a look at the set.  Now and then the set is asked all the
+ * same, for the other events.
+ */
+static bool recv_look(void)
+{
+	struct tcp_ep *ep = rds_tcp_state.only;
+
+	if (!ep || ep->backlog || ep->wants_room || ++rds_tcp_state.passes >= PASSES) {
+		rds_tcp_state.passes = 0;
+		return tcp_wake_look();
+	}
+	recv_enlist(ep);
+	return false;
+}
+
 bool tcp_progress(struct rds_transport *t)
 {
-	bool any = tcp_wake_look();
+	bool any = recv_look();
 	struct tcp_ep **end = rds_tcp_state.ready ? rds_tcp_state.ready_tail : NULL, *ep;
 
 	(void)t;

@@ -4,22 +4,13 @@
  *
  * The kernel is given messages by flush(), as many as there are in one call, or when many are waiting.
  * When it takes no more, the rest follows as soon as there is room (push).
- *
- * A message is acknowledged when the peer's TCP has acknowledged its last byte.  The kernel is asked
- * for that number; nothing tells of its change.  So who waits for it is told by a timer, and by
- * whatever else comes from that peer.
  */
-#include <linux/sockios.h>
-#include <sys/ioctl.h>
-
 #include "engine/sys/cpu.h"
 #include "engine/transport/tcp/tcp.h"
 
 #define UNSENT_MAX (1u << 20) /* the kernel's buffer is beside that */
 #define UNSENT_SOME (64u << 10)
 #define PIECES 64
-#define MS 1000000ull
-#define ROOM_MS_MAX 8
 
 static uint64_t send_unsent(const struct tcp_ep *ep)
 {
@@ -31,9 +22,11 @@ static bool send_write_once(struct tcp_ep *ep)
 {
 	struct iovec iov[PIECES];
 	struct msghdr msg = {.msg_iov = iov};
+	struct tcp_ack_mark mark;
 	ssize_t n;
 
 	msg.msg_iovlen = tcp_out_next(&ep->out, iov, PIECES);
+	tcp_ack_mark(ep, &msg, &mark);
 	n = os_sendmsg(atomic_load(&ep->fd), &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
 	if (n >= 0) {
 		tcp_out_written(&ep->out, (size_t)n);
@@ -104,71 +97,6 @@ const void *tcp_retained(struct rds_ep *ep, uint64_t pos)
 	return (const void *)(uintptr_t)pos;
 }
 
-/* ---- acknowledgements ---- */
-
-/*
- * Bytes of the stream that the peer's TCP has acknowledged; 0: not known.  Any thread that keeps the
- * socket from being closed.  What is written meanwhile counts as not acknowledged.
- */
-static uint64_t send_acked_bytes(struct tcp_ep *ep)
-{
-	uint64_t written = atomic_load_explicit(&ep->out.written, memory_order_acquire);
-	int left = 0;
-
-	if (os_syscall(SYS_ioctl, atomic_load(&ep->fd), SIOCOUTQ, (long)&left, 0, 0, 0) || left < 0 ||
-	    (uint64_t)left > written)
-		return 0;
-	return written - (uint64_t)left;
-}
-
-uint64_t tcp_acked(struct rds_ep *rep)
-{
-	struct tcp_ep *ep = (struct tcp_ep *)rep;
-	int state = atomic_load(&ep->state);
-
-	if (ep->out.first && (state == TCP_EP_UP || state == TCP_EP_BROKEN))
-		tcp_out_acked(&ep->out, send_acked_bytes(ep));
-	return atomic_load_explicit(&ep->out.acked_seq, memory_order_relaxed);
-}
-
-bool tcp_want_room(struct rds_ep *rep, uint64_t seen_ack)
-{
-	struct tcp_ep *ep = (struct tcp_ep *)rep;
-
-	if (tcp_acked(rep) > seen_ack)
-		return true;
-	atomic_store(&ep->room_seen, ep->out.acked);
-	atomic_store(&ep->wants_room, true);
-	if (ep->out.first)
-		rds_timer_need(&ep->room, os_now_ns() + MS);
-	return false;
-}
-
-void tcp_room_look(struct tcp_ep *ep)
-{
-	if (likely(!atomic_load_explicit(&ep->wants_room, memory_order_relaxed)) ||
-	    atomic_load(&ep->state) != TCP_EP_UP || send_acked_bytes(ep) <= atomic_load(&ep->room_seen))
-		return;
-	atomic_store(&ep->wants_room, false);
-	ep->room_pause = 0;
-	ep->head.t->up->writable(ep->head.conn);
-}
-
-void tcp_room_timer(struct rds_timer *tm)
-{
-	struct tcp_ep *ep = container_of(tm, struct tcp_ep, room);
-
-	rx_lock();
-	tcp_room_look(ep);
-	if (atomic_load(&ep->wants_room) && atomic_load(&ep->state) == TCP_EP_UP) {
-		ep->room_pause = ep->room_pause ? 2 * ep->room_pause : 1;
-		if (ep->room_pause > ROOM_MS_MAX)
-			ep->room_pause = ROOM_MS_MAX;
-		rds_timer_set(tm, os_now_ns() + ep->room_pause * MS);
-	}
-	rx_unlock();
-}
-
 void tcp_describe(struct rds_ep *rep, struct rds_ep_tcp *out)
 {
 	struct tcp_ep *ep = (struct tcp_ep *)rep;
@@ -181,7 +109,7 @@ void tcp_describe(struct rds_ep *rep, struct rds_ep_tcp *out)
 		out->fport = addr.port;
 	out->last_sent_nxt = (uint32_t)atomic_load(&ep->out.written);
 	out->last_expected_una = (uint32_t)ep->out.queued;
-	out->last_seen_una = (uint32_t)send_acked_bytes(ep);
+	out->last_seen_una = (uint32_t)tcp_ack_bytes(ep);
 	rx_lock();
 	out->data_rem = tcp_stream_missing(&ep->in, &out->hdr_rem);
 	rx_unlock();

@@ -77,6 +77,7 @@ int tcp_sock_prepare(int fd)
 		err = sock_set(fd, IPPROTO_TCP, TCP_KEEPINTVL, KEEP_PAUSE_S);
 	if (!err)
 		err = sock_set(fd, IPPROTO_TCP, TCP_KEEPCNT, KEEP_PROBES);
+	tcp_ack_enable(fd);
 	return err;
 }
 

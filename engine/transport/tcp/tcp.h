@@ -119,6 +119,7 @@ struct tcp_ep {
 	struct tcp_ep *ready_next;
 	bool ready;	    /* in the list of those that may have input */
 	bool at_end;	    /* reads go on until the end, or an error */
+	bool large;	    /* the last message was */
 	bool paused;	    /* what it has got was refused: after a while */
 	uint64_t heard;	    /* bytes received */
 	unsigned char *left; /* a receive buffer with bytes that could not be handled, [left_at, left_end) */
@@ -128,6 +129,8 @@ struct tcp_ep {
 	struct tcp_out out;
 	_Atomic bool backlog;	 /* the kernel takes no more: push when there is room */
 	_Atomic bool wants_room;
+	unsigned marks;	 /* the next writes are marked (ack.c) */
+	uint64_t marked; /* up to here */
 	_Atomic uint64_t room_seen; /* bytes that were acknowledged when it was set */
 	unsigned room_pause;	    /* rx */
 };
@@ -149,10 +152,14 @@ struct tcp_state {
 	/* wake.c: sockets that may have input, and behind an event of `out_set` room for output */
 	_Atomic int set, out_set;
 	bool helper_hears; /* rx: the helper watches `set` */
+	/* rx: endpoints in the sets, and the one if there is no other */
+	unsigned nup;
+	struct tcp_ep *only;
 	struct rds_helper_event event;
 	struct os_poll_eventfd relay;
 	/* recv.c; rx */
 	struct tcp_ep *ready, **ready_tail;
+	unsigned passes; /* since the sets were looked at */
 	struct rds_timer resume; /* for those that are paused */
 	unsigned char *buf;
 };
@@ -204,11 +211,26 @@ int tcp_send(struct rds_ep *ep, const struct rds_wire_hdr *hdr, const struct iov
 void tcp_flush(struct rds_ep *ep, bool service);
 void tcp_push(struct rds_ep *ep);
 const void *tcp_retained(struct rds_ep *ep, uint64_t pos);
+void tcp_describe(struct rds_ep *ep, struct rds_ep_tcp *out);
+
+/* ack.c */
+struct tcp_ack_mark {
+	struct cmsghdr cmsg;
+	uint32_t flags;
+} __attribute__((aligned(sizeof(size_t))));
 uint64_t tcp_acked(struct rds_ep *ep);
 bool tcp_want_room(struct rds_ep *ep, uint64_t seen_ack);
+/*
+ * Bytes of the stream that the peer's TCP has acknowledged; 0: not known.  Any thread that keeps the
+ * socket from being closed.  What is written meanwhile counts as not acknowledged.
+ */
+uint64_t tcp_ack_bytes(struct tcp_ep *ep);
+void tcp_ack_enable(int fd);
+/* conn->tx: is the next write to be marked? */
+void tcp_ack_mark(struct tcp_ep *ep, struct msghdr *msg, struct tcp_ack_mark *mark);
+void tcp_ack_event(struct tcp_ep *ep);	   /* rx: a marked write has been acknowledged */
+void tcp_room_look(struct tcp_ep *ep);	   /* rx: the socket may have got an acknowledgement */
 void tcp_room_timer(struct rds_timer *tm); /* helper */
-void tcp_room_look(struct tcp_ep *ep);	   /* rx: the socket has got room, or an acknowledgement */
-void tcp_describe(struct rds_ep *ep, struct rds_ep_tcp *out);
 
 /* recv.c; rx */
 bool tcp_progress(struct rds_transport *t);

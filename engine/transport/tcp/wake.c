@@ -69,6 +69,15 @@ static void wake_sets_del(int fd)
 	os_epoll_ctl(rds_tcp_state.out_set, EPOLL_CTL_DEL, fd, NULL);
 }
 
+static void wake_find_only(void)
+{
+	struct tcp_ep *ep = rds_tcp_state.all;
+
+	while (ep && !ep->in_sets)
+		ep = ep->next;
+	rds_tcp_state.only = rds_tcp_state.nup == 1 ? ep : NULL;
+}
+
 int tcp_wake_add(struct tcp_ep *ep)
 {
 	int err;
@@ -79,16 +88,23 @@ int tcp_wake_add(struct tcp_ep *ep)
 	if (err)
 		wake_sets_del(atomic_load(&ep->fd));
 	os_fds_release();
+	if (!err) {
+		rds_tcp_state.nup++;
+		wake_find_only();
+	}
 	return err;
 }
 
 void tcp_wake_del(struct tcp_ep *ep)
 {
+	if (!ep->in_sets)
+		return;
 	os_fds_hold();
-	if (ep->in_sets)
-		wake_sets_del(atomic_load(&ep->fd));
+	wake_sets_del(atomic_load(&ep->fd));
 	ep->in_sets = false;
 	os_fds_release();
+	rds_tcp_state.nup--;
+	wake_find_only();
 }
 
 /*
@@ -120,6 +136,13 @@ static void wake_look_out(void)
 	}
 }
 
+static void wake_ep(struct tcp_ep *ep, uint32_t events)
+{
+	if (events & EPOLLERR)
+		tcp_ack_event(ep);
+	tcp_recv_ready(ep, events & (EPOLLRDHUP | EPOLLHUP));
+}
+
 bool tcp_wake_look(void)
 {
 	struct epoll_event evs[BATCH];
@@ -129,7 +152,7 @@ bool tcp_wake_look(void)
 		struct tcp_ep *ep = evs[i].data.ptr;
 
 		if (ep)
-			tcp_recv_ready(ep, evs[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR));
+			wake_ep(ep, evs[i].events);
 		else
 			wake_look_out();
 	}
