@@ -210,8 +210,8 @@ int rds_wire_hdr_decode(const void *w, struct rds_hdr *h)
 /* What later kernels and Oracle's put into a header (4, 7, 8 and 9), and those that 6.1 knows. */
 static unsigned ext_size_node(uint8_t type)
 {
-	static const uint8_t size[EXTHDR_MAX] = {[1] = 4, [2] = 4, [3] = 8, [4] = 8, [5] = 2,
-						 [6] = 4, [7] = 4, [8] = 1, [9] = 8};
+	static const uint8_t size[EXTHDR_MAX] = {
+		[1] = 4, [2] = 4, [3] = 8, [4] = 8, [5] = 2, [6] = 4, [7] = 4, [8] = 1, [9] = 8};
 
 	return size[type];
 }

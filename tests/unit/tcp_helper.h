@@ -49,7 +49,7 @@ struct rds_conn {
 	struct seen seen[MESSAGES];
 	_Atomic unsigned nseen;
 	_Atomic unsigned later; /* so many messages are refused first */
-	bool keep; /* the endpoint, when it goes down */
+	bool keep;		/* the endpoint, when it goes down */
 };
 
 static pthread_mutex_t tx = PTHREAD_MUTEX_INITIALIZER; /* conn->tx of all connections */
@@ -242,8 +242,7 @@ static inline void connect_do(void)
 {
 	struct rds_conn *c = connect_conn;
 
-	c->id = (struct rds_conn_id){
-		.laddr = ip(connect_from), .faddr = ip(connect_to), .peer_slot = RDS_SLOT_REMOTE};
+	c->id = (struct rds_conn_id){.laddr = ip(connect_from), .faddr = ip(connect_to), .peer_slot = RDS_SLOT_REMOTE};
 	connect_err = rds_tcp.ops->connect(&rds_tcp, &c->id, c, (struct rds_received){0}, &c->ep);
 }
 

@@ -70,6 +70,62 @@ START_TEST(test_pair)
 }
 END_TEST
 
+/* Small messages go together, as one piece of memory. */
+START_TEST(test_one_write)
+{
+	unsigned char *bytes = malloc(32 * (RDS_WIRE_HDR + 64));
+	struct tcp_ep *ep;
+	struct iovec iov[4];
+	int fd = peer_is_up();
+	uint64_t seq, pos;
+
+	ep = (struct tcp_ep *)conn->ep;
+	for (seq = 1; seq <= 32; seq++)
+		ck_assert_int_eq(engine_send(conn, seq, 64, &pos), 0);
+	ck_assert_uint_eq(tcp_out_next(&ep->out, iov, 4), 1);
+	ck_assert_uint_eq(iov[0].iov_len, 32 * (RDS_WIRE_HDR + 64));
+	ck_assert_uint_eq(ep->out.written, 0);
+	engine_flush(conn);
+	ck_assert_uint_eq(ep->out.written, 32 * (RDS_WIRE_HDR + 64));
+	peer_reads(fd, bytes, 32 * (RDS_WIRE_HDR + 64));
+	free(bytes);
+	close(fd);
+}
+END_TEST
+
+/* What rds-info shows of the socket. */
+START_TEST(test_describe)
+{
+	struct rds_wire_hdr w = wire(1, 1000, 0);
+	struct sockaddr_in sin;
+	socklen_t len = sizeof(sin);
+	struct rds_ep_tcp got;
+	int fd = peer_is_up();
+
+	ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&sin, &len), 0);
+	peer_writes(fd, &w, 20);
+	progress_until(((struct tcp_ep *)conn->ep)->in.nraw == 20);
+	engine_sends(conn, 1, 52);
+	test_until(rds_tcp.ops->acked(conn->ep) == 1);
+	rds_tcp.ops->describe_tcp(conn->ep, &got);
+	ck_assert_uint_eq(got.lport, rds_tcp_state.port);
+	ck_assert_uint_eq(got.fport, ntohs(sin.sin_port));
+	ck_assert_uint_eq(got.hdr_rem, 28);
+	ck_assert_uint_eq(got.data_rem, 0);
+	ck_assert_uint_eq(got.last_sent_nxt, 100);
+	ck_assert_uint_eq(got.last_expected_una, 100);
+	ck_assert_uint_eq(got.last_seen_una, 100);
+	peer_writes(fd, (char *)&w + 20, 28);
+	progress_until(((struct tcp_ep *)conn->ep)->in.block);
+	rds_tcp.ops->describe_tcp(conn->ep, &got);
+	ck_assert_uint_eq(got.hdr_rem, 0);
+	ck_assert_uint_eq(got.data_rem, 1000);
+	rds_tcp.ops->rest(conn->ep);
+	ck_assert_ptr_null(((struct tcp_ep *)conn->ep)->out.spare);
+	close(fd);
+}
+END_TEST
+
 static const uint32_t sizes[] = {0, 1, 4095, 4096, 65536, 131072 - 48, 131072, 500000, RDS_MAX_MSG - 1, RDS_MAX_MSG};
 
 START_TEST(test_sizes)
@@ -302,7 +358,8 @@ START_TEST(test_byte_by_byte)
 	}
 	for (i = 0; i < at; i++) {
 		peer_writes(fd, stream + i, 1);
-		progress_until(((struct tcp_ep *)conn->ep)->heard >= RDS_WIRE_HDR + RDS_CONG_MAP_BYTES + 1 + (uint64_t)i);
+		progress_until(((struct tcp_ep *)conn->ep)->heard >=
+			       RDS_WIRE_HDR + RDS_CONG_MAP_BYTES + 1 + (uint64_t)i);
 	}
 	ck_assert_uint_eq(atomic_load(&conn->nseen), 4);
 	for (i = 1; i <= 3; i++)
@@ -399,6 +456,8 @@ static Suite *suite(void)
 
 	tcase_add_test(t, test_both_ways);
 	tcase_add_test(t, test_pair);
+	tcase_add_test(t, test_one_write);
+	tcase_add_test(t, test_describe);
 	tcase_add_loop_test(t, test_sizes, 0, sizeof(sizes) / sizeof(sizes[0]));
 	t = suite_case(s, "acked", tcp_setup, NULL);
 	tcase_add_test(t, test_acked_unread);

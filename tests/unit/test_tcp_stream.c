@@ -158,20 +158,22 @@ END_TEST
 #define MESSAGES 7
 
 static const uint32_t lens[MESSAGES] = {0, 1, 47, 48, 0, 300, 5};
-static unsigned char stream[1024];
+static unsigned char stream[1024] __attribute__((aligned(8)));
 static size_t stream_len;
 
-static unsigned seen;	 /* messages */
+static unsigned seen;	  /* messages */
 static unsigned refusing; /* each message so often */
 static unsigned refused;
 
 static void stream_make(void)
 {
+	struct rds_wire_hdr w;
 	unsigned i, j;
 
 	stream_len = 0;
 	for (i = 0; i < MESSAGES; i++) {
-		rds_wire_hdr_encode_plain((struct rds_wire_hdr *)(void *)(stream + stream_len), i + 1, lens[i], 1, 2);
+		rds_wire_hdr_encode_plain(&w, i + 1, lens[i], 1, 2);
+		memcpy(stream + stream_len, &w, sizeof(w));
 		stream_len += RDS_WIRE_HDR;
 		for (j = 0; j < lens[i]; j++)
 			stream[stream_len++] = (unsigned char)(i + j);
@@ -190,11 +192,12 @@ static bool give(void *arg, struct rds_rx *rx)
 		return false;
 	}
 	refused = 0;
-	ck_assert_uint_lt(seen, MESSAGES);
-	ck_assert_uint_eq(rx->hdr.seq, seen + 1);
-	ck_assert_uint_eq(rx->hdr.len, lens[seen]);
+	/* Check's own macros take long, and there are many messages */
+	if (seen >= MESSAGES || rx->hdr.seq != seen + 1 || rx->hdr.len != lens[seen])
+		ck_abort_msg("message %u: number %llu, %u bytes", seen, (unsigned long long)rx->hdr.seq, rx->hdr.len);
 	for (j = 0; j < rx->hdr.len; j++)
-		ck_assert_uint_eq(data[j], (unsigned char)(seen + j));
+		if (data[j] != (unsigned char)(seen + j))
+			ck_abort_msg("message %u differs at %u", seen, j);
 	free(rx->owned);
 	seen++;
 	return true;
@@ -211,9 +214,9 @@ static void feed(struct tcp_in *in, const unsigned char *bytes, size_t n)
 	do {
 		err = tcp_stream_take(in, copy + at, n - at, give, NULL, &used);
 		at += used;
-		ck_assert_int_ne(err, -EBADMSG);
-	} while (err);
-	ck_assert_uint_eq(at, n);
+	} while (err == -EAGAIN);
+	if (err || at != n)
+		ck_abort_msg("%d after %zu of %zu bytes", err, at, n);
 	free(copy);
 }
 
@@ -225,15 +228,14 @@ START_TEST(test_cut)
 
 	stream_make();
 	for (a = 0; a <= stream_len; a++)
-		for (b = a; b <= stream_len; b += 1 + (b - a) / 8) {
+		for (b = a; b <= stream_len; b += 1 + (b - a) / 4) {
 			seen = refused = 0;
 			refusing = (unsigned)_i;
 			feed(&in, stream, a);
 			feed(&in, stream + a, b - a);
 			feed(&in, stream + b, stream_len - b);
-			ck_assert_uint_eq(seen, MESSAGES);
-			ck_assert_ptr_null(in.block);
-			ck_assert_uint_eq(in.nraw, 0);
+			if (seen != MESSAGES || in.block || in.nraw)
+				ck_abort_msg("%u messages, cut at %zu and %zu", seen, a, b);
 		}
 }
 END_TEST

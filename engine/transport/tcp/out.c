@@ -88,7 +88,8 @@ unsigned tcp_out_next(const struct tcp_out *out, struct iovec *iov, unsigned mos
 
 	for (; b && n < most; b = b->next, at = 0)
 		if (b->used > at)
-			iov[n++] = (struct iovec){.iov_base = (void *)(uintptr_t)(b->mem + at), .iov_len = b->used - at};
+			iov[n++] =
+				(struct iovec){.iov_base = (void *)(uintptr_t)(b->mem + at), .iov_len = b->used - at};
 	return n;
 }
 
@@ -150,15 +151,21 @@ void tcp_out_acked(struct tcp_out *out, uint64_t bytes)
 	}
 }
 
+void tcp_out_rest(struct tcp_out *out)
+{
+	free(out->spare);
+	out->spare = NULL;
+}
+
 void tcp_out_free(struct tcp_out *out)
 {
 	struct tcp_block *b;
 
+	tcp_out_rest(out);
 	while ((b = out->first)) {
 		out->first = b->next;
 		free(b);
 	}
-	free(out->spare);
-	out->last = out->next = out->spare = NULL;
+	out->last = out->next = NULL;
 	out->at = out->next_at = 0;
 }

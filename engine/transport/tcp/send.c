@@ -58,7 +58,8 @@ static void send_write_some(struct tcp_ep *ep)
 int tcp_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len, uint64_t *pos)
 {
 	struct tcp_ep *ep = (struct tcp_ep *)rep;
-	struct rds_wire_hdr *to;
+	struct rds_wire_hdr own;
+	unsigned char *to;
 
 	if (unlikely(atomic_load_explicit(&ep->state, memory_order_relaxed) != TCP_EP_UP))
 		return -ENOTCONN;
@@ -67,17 +68,24 @@ int tcp_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const struct io
 		if (send_unsent(ep) >= UNSENT_MAX)
 			return -EAGAIN;
 	}
-	to = (struct rds_wire_hdr *)(void *)tcp_out_add(&ep->out, len);
+	to = tcp_out_add(&ep->out, len);
 	if (unlikely(!to))
 		return -ENOMEM;
-	memcpy(to, hdr, sizeof(*to));
+	own = *hdr;
 	/* TCP acknowledges, and the kernel's RDS ignores these fields */
-	to->ack = 0;
-	to->credit = 0;
-	to->flags &= RDS_FLAG_CONG_BITMAP | RDS_FLAG_RETRANSMITTED;
-	rds_copy_gather(to + 1, iov, len);
-	*pos = (uintptr_t)(to + 1);
+	own.ack = 0;
+	own.credit = 0;
+	own.flags &= RDS_FLAG_CONG_BITMAP | RDS_FLAG_RETRANSMITTED;
+	memcpy(to, &own, sizeof(own));
+	rds_copy_gather(to + RDS_WIRE_HDR, iov, len);
+	*pos = (uintptr_t)(to + RDS_WIRE_HDR);
 	return 0;
+}
+
+/* Nothing is under way: memory for the next messages is made anew. */
+void tcp_rest(struct rds_ep *rep)
+{
+	tcp_out_rest(&((struct tcp_ep *)rep)->out);
 }
 
 void tcp_flush(struct rds_ep *rep, bool service)

@@ -74,6 +74,7 @@ static const struct rds_transport_ops tcp_ops = {
 	.acked = tcp_acked,
 	.want_room = tcp_want_room,
 	.describe_tcp = tcp_describe,
+	.rest = tcp_rest,
 	.push = tcp_push,
 	.progress = tcp_progress,
 	.ack = tcp_ack,

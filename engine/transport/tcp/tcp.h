@@ -68,12 +68,12 @@ struct tcp_out {
 	struct tcp_block *spare;
 	/* where the oldest message that is not acknowledged begins, in `first` */
 	uint32_t at;
-	uint64_t acked;		 /* the same as an offset in the stream */
+	uint64_t acked;		    /* the same as an offset in the stream */
 	_Atomic uint64_t acked_seq; /* the highest number before it */
-	struct tcp_block *next;	 /* the block with the first byte that the kernel has not taken, */
-	uint32_t next_at;	 /* ... and where */
-	_Atomic uint64_t written;	 /* that as an offset in the stream */
-	uint64_t queued;	 /* the end */
+	struct tcp_block *next;	    /* the block with the first byte that the kernel has not taken, */
+	uint32_t next_at;	    /* ... and where */
+	_Atomic uint64_t written;   /* that as an offset in the stream */
+	uint64_t queued;	    /* the end */
 };
 
 /* Room for a message behind the others, or NULL. */
@@ -83,6 +83,7 @@ unsigned tcp_out_next(const struct tcp_out *out, struct iovec *iov, unsigned mos
 void tcp_out_written(struct tcp_out *out, size_t n);
 /* The peer has so many bytes of the stream.  Frees what only they needed. */
 void tcp_out_acked(struct tcp_out *out, uint64_t bytes);
+void tcp_out_rest(struct tcp_out *out); /* frees what is kept for later */
 void tcp_out_free(struct tcp_out *out);
 
 /* ---- endpoints ---- */
@@ -101,12 +102,12 @@ struct tcp_ep {
 	struct rds_conn_id id;
 	struct tcp_ep *next; /* of all; written in the helper, under rx */
 	_Atomic int fd;
-	_Atomic int state;   /* enum tcp_ep_state; to UP and CLOSED under rx */
-	int why;	     /* BROKEN */
-	bool over;	     /* helper: up->down was called, or close() */
-	bool kept;	     /* helper */
-	bool watched;	     /* helper: `event` is in the helper's set */
-	bool in_sets;	     /* rx */
+	_Atomic int state; /* enum tcp_ep_state; to UP and CLOSED under rx */
+	int why;	   /* BROKEN */
+	bool over;	   /* helper: up->down was called, or close() */
+	bool kept;	   /* helper */
+	bool watched;	   /* helper: `event` is in the helper's set */
+	bool in_sets;	   /* rx */
 	struct rds_helper_event event;
 	struct rds_timer deadline, broken, room;
 	/* helper: when the peer was last told that another connection was refused (rules.c) */
@@ -117,20 +118,20 @@ struct tcp_ep {
 	/* rx */
 	struct tcp_in in;
 	struct tcp_ep *ready_next;
-	bool ready;	    /* in the list of those that may have input */
-	bool at_end;	    /* reads go on until the end, or an error */
-	bool large;	    /* the last message was */
-	bool paused;	    /* what it has got was refused: after a while */
-	uint64_t heard;	    /* bytes received */
+	bool ready;	     /* in the list of those that may have input */
+	bool at_end;	     /* reads go on until the end, or an error */
+	bool large;	     /* the last message was */
+	bool paused;	     /* what it has got was refused: after a while */
+	uint64_t heard;	     /* bytes received */
 	unsigned char *left; /* a receive buffer with bytes that could not be handled, [left_at, left_end) */
 	size_t left_at, left_end;
 
 	/* conn->tx */
 	struct tcp_out out;
-	_Atomic bool backlog;	 /* the kernel takes no more: push when there is room */
+	_Atomic bool backlog; /* the kernel takes no more: push when there is room */
 	_Atomic bool wants_room;
-	unsigned marks;	 /* the next writes are marked (ack.c) */
-	uint64_t marked; /* up to here */
+	unsigned marks;		    /* the next writes are marked (ack.c) */
+	uint64_t marked;	    /* up to here */
 	_Atomic uint64_t room_seen; /* bytes that were acknowledged when it was set */
 	unsigned room_pause;	    /* rx */
 };
@@ -159,7 +160,7 @@ struct tcp_state {
 	struct os_poll_eventfd relay;
 	/* recv.c; rx */
 	struct tcp_ep *ready, **ready_tail;
-	unsigned passes; /* since the sets were looked at */
+	unsigned passes;	 /* since the sets were looked at */
 	struct rds_timer resume; /* for those that are paused */
 	unsigned char *buf;
 };
@@ -179,7 +180,7 @@ int tcp_sock_error(int fd);
 
 /* endpoint.c; helper, unless a comment says otherwise */
 struct tcp_ep *tcp_ep_new(const struct rds_conn_id *id, struct rds_conn *conn);
-void tcp_ep_discard(struct tcp_ep *ep); /* the engine does not know it */
+void tcp_ep_discard(struct tcp_ep *ep);	      /* the engine does not know it */
 int tcp_ep_set_fd(struct tcp_ep *ep, int fd); /* takes it, also if it fails */
 void tcp_ep_close_fd(struct tcp_ep *ep);
 int tcp_ep_watch(struct tcp_ep *ep, uint32_t events); /* by tcp_connect_event() */
@@ -210,6 +211,7 @@ static inline bool tcp_is_smaller(const struct in6_addr *a, const struct in6_add
 int tcp_send(struct rds_ep *ep, const struct rds_wire_hdr *hdr, const struct iovec *iov, size_t len, uint64_t *pos);
 void tcp_flush(struct rds_ep *ep, bool service);
 void tcp_push(struct rds_ep *ep);
+void tcp_rest(struct rds_ep *ep);
 const void *tcp_retained(struct rds_ep *ep, uint64_t pos);
 void tcp_describe(struct rds_ep *ep, struct rds_ep_tcp *out);
 
@@ -235,17 +237,17 @@ void tcp_room_timer(struct rds_timer *tm); /* helper */
 /* recv.c; rx */
 bool tcp_progress(struct rds_transport *t);
 void tcp_recv_ready(struct tcp_ep *ep, bool at_end);
-void tcp_recv_now(struct tcp_ep *ep);	/* some of what is there, or the end */
+void tcp_recv_now(struct tcp_ep *ep);  /* some of what is there, or the end */
 void tcp_recv_last(struct tcp_ep *ep); /* all that is there, or was left */
 void tcp_recv_drop(struct tcp_ep *ep);
 bool tcp_recv_awaits(void); /* there is input that can be taken */
 
 /* wake.c */
-int tcp_wake_open(void);			 /* control */
-int tcp_wake_add(struct tcp_ep *ep);		 /* rx */
-void tcp_wake_del(struct tcp_ep *ep);		 /* rx */
+int tcp_wake_open(void);	      /* control */
+int tcp_wake_add(struct tcp_ep *ep);  /* rx */
+void tcp_wake_del(struct tcp_ep *ep); /* rx */
 void tcp_wake_moved(struct tcp_ep *ep, int oldfd, int newfd);
-bool tcp_wake_look(void);			 /* rx: events become ready endpoints.  True: any */
+bool tcp_wake_look(void); /* rx: events become ready endpoints.  True: any */
 void tcp_wake_attention(struct rds_transport *t, enum rds_attention who);
 bool tcp_wake_pending(struct rds_transport *t);
 
