@@ -300,6 +300,7 @@ END_TEST
 START_TEST(test_break)
 {
 	struct rds_wire_hdr w = wire(4, 1000, 0);
+	const char zeros[999] = {0};
 	int fd = peer_is_up(), part = _i / 2;
 
 	peer_sends(fd, 1, 100, 0);
@@ -311,7 +312,7 @@ START_TEST(test_break)
 		peer_writes(fd, &w, sizeof(w));
 	if (part == 3) {
 		peer_writes(fd, &w, sizeof(w));
-		peer_writes(fd, filled(4, 999), 999);
+		peer_writes(fd, zeros, sizeof(zeros));
 	}
 	if (_i % 2)
 		peer_resets(fd);
