@@ -178,6 +178,19 @@ static inline void helper_catches_up(void)
 	in_helper(NULL);
 }
 
+static bool all_freed;
+
+static inline void all_freed_look(void)
+{
+	all_freed = !rds_tcp_state.all;
+}
+
+static inline void ck_all_freed(void)
+{
+	in_helper(all_freed_look);
+	ck_assert(all_freed);
+}
+
 static inline struct in6_addr ip(const char *text)
 {
 	struct in6_addr a = {0};

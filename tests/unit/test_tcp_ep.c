@@ -290,7 +290,7 @@ START_TEST(test_retained)
 	}
 	in_helper(let_go);
 	helper_catches_up();
-	ck_assert_ptr_null(rds_tcp_state.all);
+	ck_all_freed();
 }
 END_TEST
 
@@ -325,7 +325,7 @@ START_TEST(test_break)
 	ck_seen(conn, 2, 2, 100000);
 	ck_seen(conn, 3, 3, 0);
 	helper_catches_up();
-	ck_assert_ptr_null(rds_tcp_state.all);
+	ck_all_freed();
 }
 END_TEST
 

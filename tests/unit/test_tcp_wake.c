@@ -186,7 +186,7 @@ START_TEST(test_numbers)
 	close(fd);
 	progress_until(atomic_load(&conn->downs) == 1);
 	helper_catches_up();
-	ck_assert_ptr_null(rds_tcp_state.all);
+	ck_all_freed();
 	fd = peer_connects(SMALLER);
 	test_until(atomic_load(&conns[3].ups) == 1);
 	close(fd);

@@ -13,7 +13,7 @@ static void ep_broken_timer(struct rds_timer *tm)
 {
 	struct tcp_ep *ep = container_of(tm, struct tcp_ep, broken);
 
-	tcp_ep_down(ep, ep->why);
+	tcp_ep_down(ep, atomic_load(&ep->why));
 }
 
 struct tcp_ep *tcp_ep_new(const struct rds_conn_id *id, struct rds_conn *conn)
@@ -135,12 +135,11 @@ void tcp_ep_up(struct tcp_ep *ep)
 
 void tcp_ep_broken(struct tcp_ep *ep, int why)
 {
-	int was = TCP_EP_UP;
+	int was = TCP_EP_UP, none = 0;
 
-	if (!atomic_compare_exchange_strong(&ep->state, &was, TCP_EP_BROKEN))
-		return;
-	ep->why = why;
-	rds_timer_set(&ep->broken, os_now_ns());
+	atomic_compare_exchange_strong(&ep->why, &none, why);
+	if (atomic_compare_exchange_strong(&ep->state, &was, TCP_EP_BROKEN))
+		rds_timer_set(&ep->broken, os_now_ns());
 }
 
 void tcp_ep_down(struct tcp_ep *ep, int why)

@@ -109,9 +109,8 @@ static void recv_nonsense(struct tcp_ep *ep)
 
 	rds_warn("%s sends something over TCP that is not RDS: connection closed", rds_ip_str(&ep->id.faddr, from));
 	tcp_recv_drop(ep);
+	atomic_store(&ep->why, -EPROTO);
 	tcp_ep_broken(ep, -EPROTO);
-	if (atomic_load(&ep->state) == TCP_EP_BROKEN)
-		ep->why = -EPROTO;
 }
 
 /* The bytes are in the common buffer.  False: nothing more is to be received now. */
@@ -222,7 +221,7 @@ static bool recv_some(struct tcp_ep *ep, unsigned reads)
 
 	int state = atomic_load(&ep->state);
 
-	if (state != TCP_EP_UP && (state != TCP_EP_BROKEN || ep->why == -EPROTO))
+	if (state != TCP_EP_UP && (state != TCP_EP_BROKEN || atomic_load(&ep->why) == -EPROTO))
 		return false;
 	if (!recv_left(ep))
 		return false;

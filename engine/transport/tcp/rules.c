@@ -108,7 +108,7 @@ static void rules_apply(int fd, const struct rds_conn_id *id)
 	if (ep)
 		rules_look(ep);
 	if (ep && atomic_load(&ep->state) == TCP_EP_BROKEN) {
-		tcp_ep_down(ep, ep->why);
+		tcp_ep_down(ep, atomic_load(&ep->why));
 		ep = rules_find(id);
 	}
 	state = ep ? atomic_load(&ep->state) : TCP_EP_CLOSED;

@@ -100,10 +100,10 @@ enum tcp_ep_state {
 struct tcp_ep {
 	struct rds_ep_head head;
 	struct rds_conn_id id;
-	struct tcp_ep *next; /* of all; written in the helper, under rx */
+	struct tcp_ep *next; /* of all; helper */
 	_Atomic int fd;
 	_Atomic int state; /* enum tcp_ep_state; to UP and CLOSED under rx */
-	int why;	   /* BROKEN */
+	_Atomic int why;   /* of BROKEN: the first reason, but nonsense counts more */
 	bool over;	   /* helper: up->down was called, or close() */
 	bool kept;	   /* helper */
 	bool watched;	   /* helper: `event` is in the helper's set */
@@ -149,7 +149,7 @@ struct tcp_state {
 	uint16_t port;
 	/* control; the list grows only, read in the helper */
 	struct tcp_listener *_Atomic listeners;
-	struct tcp_ep *all; /* helper, and rx to change it */
+	struct tcp_ep *all; /* helper */
 	/* wake.c: sockets that may have input, and behind an event of `out_set` room for output */
 	_Atomic int set, out_set;
 	bool helper_hears; /* rx: the helper watches `set` */
