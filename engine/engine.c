@@ -27,6 +27,7 @@
 #include "engine/share/lease.h"
 #include "engine/progress/transports.h"
 #include "engine/transport/shm/shm_transport.h"
+#include "engine/transport/tcp/tcp_transport.h"
 #include "engine/transport/verbs/verbs_transport.h"
 
 /* ---- the tables by which a lower package calls the packages above it ---- */
@@ -129,6 +130,7 @@ static const struct rds_transport_up transport_up = {
 	.opened = rds_conn_opened,
 	.meet_later = rds_conn_meet_later,
 	.outgrown = rds_conn_outgrown,
+	.asked = rds_conn_asked,
 	.up = rds_conn_up,
 	.down = rds_conn_down,
 	.message = rds_conn_receive,
@@ -159,7 +161,8 @@ __attribute__((constructor)) void rds_engine_join(void)
 	rds_helper_client = &helper_client;
 	rds_sock_events = sock_events;
 	rds_conn_client = conn_client;
-	rds_transport_up = transport_up;
+	rds_transport_up = rds_transport_up_node = transport_up;
+	rds_transport_up_node.message = rds_conn_node_receive;
 	rds_transport_wakes = transport_wakes;
 	rds_export_takers[RDS_EXPORT_SOCK] = rds_sock_exported;
 	rds_export_takers[RDS_EXPORT_WAIT] = rds_wait_exported;
@@ -185,7 +188,9 @@ void rds_engine_fork_child(void)
 	rds_helper_fork_child();
 	rds_abi_fork_child();
 	rds_ucopy_fork_child();
+	rds_transport_fork_child();
 	rds_shm_fork_child();
+	rds_tcp_fork_child();
 #ifdef HAVE_VERBS
 	rds_verbs_fork_child();
 #endif

@@ -36,6 +36,23 @@ static int bind_check_state(const struct rds_sock *sk, const struct rds_addr *ad
 }
 
 /*
+ * An address that no device has, or whose socket asks for TCP.  That other hosts are not reached
+ * from it is no error: this host is.
+ */
+static int bind_node_transport(const struct rds_addr *addr)
+{
+	int err;
+
+	if (!rds_transport_set.node)
+		return RDS_TRANS_TCP;
+	err = rds_call_start_helper();
+	if (err)
+		return err;
+	(void)rds_transports_claim_node(&addr->ip, addr->scope);
+	return RDS_TRANS_TCP;
+}
+
+/*
  * For an address of this host: IB if the remote transport has a device for it.  Starts the helper.
  */
 static int bind_local_transport(int preset, const struct rds_addr *addr)
@@ -43,7 +60,7 @@ static int bind_local_transport(int preset, const struct rds_addr *addr)
 	int ret;
 
 	if (preset == RDS_TRANS_TCP || (preset == RDS_TRANS_NONE && !rds_transport_set.remote))
-		return RDS_TRANS_TCP;
+		return bind_node_transport(addr);
 	ret = rds_call_start_helper();
 	if (ret < 0)
 		return ret;
@@ -54,9 +71,11 @@ static int bind_local_transport(int preset, const struct rds_addr *addr)
 		return -ENOPROTOOPT;
 	/*
 	 * The device cannot be used.  If the user has chosen devices (RDS_PRELOAD_TRANSPORT=verbs),
-	 * the program must learn that.  Otherwise this host is still reached.
+	 * the program must learn that.  Otherwise this host is still reached, and others by TCP.
 	 */
-	return ret < 0 && rds_transport_set.prefer_remote ? -EADDRNOTAVAIL : RDS_TRANS_TCP;
+	if (ret < 0 && rds_transport_set.prefer_remote)
+		return -EADDRNOTAVAIL;
+	return bind_node_transport(addr);
 }
 
 static void log_not_local(const struct rds_addr *addr)

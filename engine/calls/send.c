@@ -248,6 +248,10 @@ static enum admit send_try_once(struct send_call *c, int *err)
 			goto out;
 		}
 	}
+	if (unlikely(c->parsed) && rds_conn_is_node(d->conn) && (c->rdma.ops || c->rdma.cookie || c->rdma.used_rkey)) {
+		*err = -EOPNOTSUPP; /* as a kernel says of its transport over TCP */
+		goto out;
+	}
 	/*
 	 * This check is the last one.  The route has just been found, so all failures on an earlier
 	 * connection to this address are known.

@@ -10,13 +10,14 @@
 #include <string.h>
 
 #define CONNS_PER_PEER 1024u
+#define CONNS_TO_NODES 4096u
 
 static _Atomic bool conn_refuse_new;
 
 /*
  * A peer may ask for any connection, and each one costs memory as long as it lives.  So it has to
  * be to an address of ours, and one process gets at most a quarter of the connections that a
- * process can have.  control held.
+ * process can have.  So do all hosts together that are asked for as a whole.  control held.
  */
 static int conn_may_connect(const struct rds_conn_id *id)
 {
@@ -28,6 +29,8 @@ static int conn_may_connect(const struct rds_conn_id *id)
 	rx_unlock();
 	if (!ours)
 		return -EADDRNOTAVAIL;
+	if (rds_conn_id_is_node(id))
+		return rds_conn_peer_has(&id->peer, CONNS_TO_NODES) ? -ENOSPC : 0;
 	if (!rds_conn_peer_has(&id->peer, CONNS_PER_PEER))
 		return 0;
 	if (memcmp(&warned_of, &id->peer, sizeof(warned_of)))
@@ -62,7 +65,7 @@ static struct rds_conn *conn_for_peer(const struct rds_transport *t, const struc
 }
 
 /* From here on no send opens it. */
-static struct rds_conn *conn_accept_from(const struct rds_transport *t, const struct rds_conn_id *id, int *why)
+struct rds_conn *rds_conn_for_request(const struct rds_transport *t, const struct rds_conn_id *id, int *why)
 {
 	struct rds_conn *conn;
 
@@ -127,6 +130,9 @@ static int conn_make_way(struct rds_conn *conn, const struct rds_conn_id *id)
 {
 	bool first;
 
+	/* its transport knows which of two attempts wins, and asks only if there is none */
+	if (rds_conn_is_node(conn) && (conn->ep || conn->pending))
+		return -EALREADY;
 	rds_lock(&conn->tx);
 	first = rds_conn_is_first(conn);
 	rds_unlock(&conn->tx);
@@ -162,7 +168,7 @@ static int conn_make_way(struct rds_conn *conn, const struct rds_conn_id *id)
 struct rds_conn *rds_conn_accept(struct rds_transport *t, struct rds_ep *ep, const struct rds_conn_id *id,
 				 struct rds_received there, struct rds_received *here, int *why)
 {
-	struct rds_conn *conn = conn_accept_from(t, id, why);
+	struct rds_conn *conn = rds_conn_for_request(t, id, why);
 
 	(void)there;
 	if (!conn)

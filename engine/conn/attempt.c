@@ -45,6 +45,8 @@
 
 #include <string.h>
 
+#define REST_ROUNDS 1024
+
 static bool conn_has_congested(const struct rds_conn *conn)
 {
 	const struct rds_cong_map *map;
@@ -202,6 +204,8 @@ static void conn_note_attempt(struct rds_conn *conn)
 {
 	rds_lock(&conn->tx);
 	rds_conn_history_attempt(conn);
+	if (rds_conn_is_node(conn) && !conn->unreachable_since) /* it may hang for minutes (unsent.c) */
+		conn->unreachable_since = os_now_ns();
 	rds_unlock(&conn->tx);
 }
 
@@ -262,6 +266,21 @@ static bool conn_wants_attempt(struct rds_conn *conn)
 	return wants && !conn->pending;
 }
 
+/*
+ * What has arrived from a node counts as acknowledged there: it is received before the endpoint is closed.
+ */
+static void conn_receive_rest(struct rds_conn *conn)
+{
+	unsigned rounds = REST_ROUNDS;
+
+	if (!rds_conn_is_node(conn))
+		return;
+	rx_lock();
+	while (rounds-- && conn->t->ops->progress(conn->t))
+		;
+	rx_unlock();
+}
+
 /* There may be memory now.  The peer has told nothing new: it gets nothing meanwhile. */
 static void conn_up_again(struct rds_conn *conn)
 {
@@ -290,6 +309,7 @@ void rds_conn_retry(struct rds_timer *tm)
 		return;
 	}
 	if (atomic_load(&conn->reset) && conn->ep) {
+		conn_receive_rest(conn);
 		rds_conn_down(conn, conn->ep, -ECONNRESET, false);
 		return;
 	}
@@ -383,6 +403,10 @@ void rds_conn_up(struct rds_conn *conn, struct rds_ep *ep, struct rds_received t
 	/* else no message goes to it, and the timer breaks it */
 	if (likely(!atomic_load(&conn->ack_lied)))
 		atomic_store(&conn->state, RDS_CONN_UP);
+	if (rds_conn_is_node(conn)) {
+		rds_conn_node_greet(conn);
+		map = false;
+	}
 unlock:
 	rds_unlock(&conn->tx);
 	rds_unlock(&rds_lock_control);

@@ -295,9 +295,9 @@ uint64_t rds_cong_ports(const struct rds_conn *conn)
 	return ports;
 }
 
-uint32_t rds_cong_map_write(const struct rds_cong_map *map, unsigned char to[RDS_CONG_MAP_BYTES])
+uint32_t rds_cong_map_write(const struct rds_cong_map *map, unsigned char to[RDS_CONG_MAP_BYTES], bool whole)
 {
-	bool list = map->nports <= RDS_CONG_LIST_PORTS;
+	bool list = !whole && map->nports <= RDS_CONG_LIST_PORTS;
 	uint32_t n = 0;
 	uint64_t word;
 	uint16_t port;
@@ -342,6 +342,27 @@ static uint64_t cong_list_pack(const unsigned char *data, uint32_t len)
 		if (n == sizeof(few) / sizeof(port))
 			return RDS_CONG_MANY;
 		few |= (uint64_t)port << 16 * n++;
+	}
+	return few;
+}
+
+/* The same of a whole map: most of those that nodes send have no port at all. */
+static uint64_t cong_map_pack(const unsigned char *data)
+{
+	uint64_t few = 0, word;
+	unsigned n = 0, i;
+	uint16_t port;
+
+	for (i = 0; i < RDS_CONG_MAP_BYTES / 8; i++) {
+		memcpy(&word, data + i * sizeof(word), sizeof(word));
+		for (word = le64toh(word); unlikely(word); word &= word - 1) {
+			port = (uint16_t)(64 * i + (unsigned)__builtin_ctzll(word));
+			if (!port)
+				continue;
+			if (n == sizeof(few) / sizeof(port))
+				return RDS_CONG_MANY;
+			few |= (uint64_t)port << 16 * n++;
+		}
 	}
 	return few;
 }
@@ -398,7 +419,7 @@ static bool cong_far_fill(struct rds_cong_far *far, const void *data, uint32_t l
 
 void rds_cong_received(struct rds_conn *conn, const void *data, uint32_t len)
 {
-	uint64_t few = len == RDS_CONG_MAP_BYTES ? RDS_CONG_MANY : cong_list_pack(data, len);
+	uint64_t few = len == RDS_CONG_MAP_BYTES ? cong_map_pack(data) : cong_list_pack(data, len);
 
 	/* without memory no port counts as congested: only their own buffers hold senders back */
 	if (few == RDS_CONG_MANY && !cong_far_fill(&conn->fcong, data, len))

@@ -58,10 +58,10 @@ void rds_cong_check(struct rds_sock *sk); /* after rcv_bytes changed */
 void rds_cong_publish(const struct rds_sock *sk); /* to rds-info */
 void rds_cong_clear_port(struct rds_sock *sk);
 /*
- * What is sent of the map (wire/header.h): returns its length.  rx held, so that it is the state of
- * one moment.
+ * What is sent of the map (wire/header.h): returns its length.  whole: no list.  rx held, so that it
+ * is the state of one moment.
  */
-uint32_t rds_cong_map_write(const struct rds_cong_map *map, unsigned char to[RDS_CONG_MAP_BYTES]);
+uint32_t rds_cong_map_write(const struct rds_cong_map *map, unsigned char to[RDS_CONG_MAP_BYTES], bool whole);
 void rds_cong_received(struct rds_conn *conn, const void *data, uint32_t len);
 void rds_cong_updated(uint64_t portmask); /* generation, monitors, sleepers */
 void rds_cong_sock_add(struct rds_sock *sk); /* a send met a congested port */

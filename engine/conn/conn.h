@@ -65,6 +65,7 @@ struct rds_conn_seldom {
 	struct rds_received refused;
 	uint16_t pongs[RDS_PONGS_MAX]; /* ports whose pings are to be answered */
 	unsigned npongs;
+	uint32_t peer_gen; /* the generation that a node has told (node.c); 0: none yet */
 	/* where messages of another user's process come from (source.c); NULL: there were none */
 	struct rds_conn_sources *sources;
 	/* ports that have moved to another process of their host (port_moved.c) */
@@ -238,6 +239,7 @@ void rds_conn_up(struct rds_conn *conn, struct rds_ep *ep, struct rds_received t
 struct rds_conn *rds_conn_opened(struct rds_transport *t, struct rds_ep *ep, const struct rds_conn_id *id, int *why);
 void rds_conn_meet_later(struct rds_transport *t);
 void rds_conn_outgrown(struct rds_conn *conn);
+void rds_conn_asked(struct rds_transport *t, const struct rds_conn_id *id);
 const struct rds_conn_id *rds_conn_id(const struct rds_conn *conn);
 void rds_conn_writable(struct rds_conn *conn);
 void rds_conn_push_later(struct rds_conn *conn);
@@ -260,6 +262,26 @@ extern _Atomic bool rds_conn_work_pending;
 void rds_conn_work_run(void);	 /* no lock held: do what the receive path left */
 struct rds_conn_seldom *rds_conn_seldom_get(struct rds_conn *conn); /* rx; NULL: no memory */
 void rds_conn_work_forget(void); /* forked child */
+
+/* accept.c: the connection that a peer asks for, made if it may be.  Helper; no lock held. */
+struct rds_conn *rds_conn_for_request(const struct rds_transport *t, const struct rds_conn_id *id, int *why);
+
+/* node.c: to another host as a whole */
+static inline bool rds_conn_is_node(const struct rds_conn *conn)
+{
+	return rds_conn_id_is_node(&conn->id);
+}
+/* To a process of another host, which speaks this library's language.  tx held. */
+static inline bool rds_conn_is_to_far_process(const struct rds_conn *conn)
+{
+	return conn->kind == RDS_CONN_PEER && (conn->t->ops->caps & RDS_TCAP_REMOTE) &&
+	       !(conn->t->ops->caps & RDS_TCAP_NODE);
+}
+enum rds_rx_verdict rds_conn_node_receive(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx);
+/* tx held.  introduce: what a probe and its answer say of this node.  greet: the connection is up. */
+void rds_conn_node_introduce(struct rds_hdr *hdr);
+void rds_conn_node_greet(struct rds_conn *conn);
+void rds_conn_node_forget(void); /* forked child */
 
 /* unsent.c */
 /* messages that would be lost if the process ended now; no lock held */

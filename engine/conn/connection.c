@@ -74,13 +74,15 @@ bool rds_conn_peer_has(const struct rds_procid *peer, unsigned n)
  * of its own.  The choice is made anew only where the peer asks for a connection:
  * rds_conn_accept() takes the transport by which it asks.
  *
- * A process of another host is reached by the remote transport, and so is one of this host for
+ * Another host as a whole is reached by the transport for nodes.  A process of another host is reached by the remote transport, and so is one of this host for
  * which the route has named a port of that transport (port_owner_of() in route.c).
  */
 static struct rds_transport *conn_transport_for(enum rds_conn_kind kind, const struct rds_conn_id *id)
 {
 	if (kind == RDS_CONN_LOOP)
 		return rds_transport_set.loop;
+	if (kind == RDS_CONN_PEER && rds_conn_id_is_node(id))
+		return rds_transport_set.node;
 	if (kind == RDS_CONN_PEER && rds_transport_set.remote && (id->peer_slot == RDS_SLOT_REMOTE || id->peer_port))
 		return rds_transport_set.remote;
 	return rds_transport_set.shm;
@@ -258,5 +260,6 @@ void rds_conn_fork_child(void)
 	os_fork_zero(conn_by_peer, sizeof(conn_by_peer));
 	rds_conn_list = NULL;
 	rds_conn_refuse_new(false);
+	rds_conn_node_forget();
 	conn_free = NULL;
 }

@@ -246,6 +246,12 @@ bool rds_queue_item_is_others(const struct rds_queue_item *q, const struct rds_c
 /* What the header tells a receiver of this host about that socket; 0: nothing.  conn->tx. */
 uint32_t rds_queue_item_sock(const struct rds_conn *conn, const struct rds_queue_item *q);
 
+/*
+ * node.c: takes a probe that has not been sent out of the queue.  Returns the place behind the
+ * messages that are sent again.
+ */
+struct rds_queue_item **rds_conn_node_unprobe(struct rds_conn *conn);
+
 /* xmit.c */
 struct rds_conn_outgoing {
 	struct rds_hdr hdr;

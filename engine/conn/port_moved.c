@@ -156,7 +156,8 @@ static bool redirect_note_port(struct rds_conn *conn, uint16_t port, uint64_t se
 
 enum rds_rx_verdict rds_conn_redirect_refuse(struct rds_conn *conn, struct rds_ep *ep, const struct rds_hdr *hdr)
 {
-	bool far = ((struct rds_ep_head *)ep)->t->ops->caps & RDS_TCAP_REMOTE;
+	const unsigned caps = ((struct rds_ep_head *)ep)->t->ops->caps;
+	bool far = (caps & RDS_TCAP_REMOTE) && !(caps & RDS_TCAP_NODE);
 
 	/* only a hint: that user can cause one for each port, and need not acknowledge them */
 	if (!far && registry_slot_is_others(conn->id.peer_slot) && !redirects_are_full(conn) &&
@@ -171,7 +172,7 @@ enum rds_rx_verdict rds_conn_redirect_refuse(struct rds_conn *conn, struct rds_e
 
 static bool peer_takes_redirects(const struct rds_conn *conn)
 {
-	return conn->kind == RDS_CONN_PEER && (conn->t->ops->caps & RDS_TCAP_REMOTE);
+	return rds_conn_is_to_far_process(conn);
 }
 
 enum rds_rx_verdict rds_conn_redirect_late(struct rds_conn *conn, const struct rds_hdr *hdr)

@@ -35,6 +35,22 @@ static void conn_id_clear_peer(struct rds_conn_id *id)
 	id->peer_port = 0;
 }
 
+/*
+ * Does a message from that address to another host go to that host as a whole?  far: a device has the
+ * address.  control held.
+ */
+static bool route_is_to_node(const struct rds_conn_id *id, bool far)
+{
+	return !far && rds_transport_node_has(&id->laddr);
+}
+
+static void conn_id_set_node(struct rds_conn_id *id)
+{
+	conn_id_clear_peer(id);
+	id->peer_slot = RDS_SLOT_REMOTE;
+	id->tos = 0; /* there is one connection for all */
+}
+
 /* The socket that has a port of this host. */
 struct port_owner {
 	uint32_t sock; /* as in struct rds_queue_unacked; 0: no socket has it, or one of another user */
@@ -260,6 +276,7 @@ static enum route_fate route_decide(const struct rds_conn *unrouted, bool local,
 	bool beside;
 	int err = port_owner_of(dst, unrouted->far, id, &kind, &has);
 
+	id->tos = unrouted->id.tos;
 	if (err && err != -ENOENT)
 		return WAITS;
 	/* asked last, so that a socket that was bound meanwhile does not get the message either */
@@ -267,7 +284,12 @@ static enum route_fate route_decide(const struct rds_conn *unrouted, bool local,
 		return DROPPED;
 	if (!err && id->peer_slot == REGISTRY_NOBODY && kind == RDS_CONN_UNROUTED)
 		return port_is_gone(dst) ? DROPPED : WAITS;
-	if (err && !local) {
+	if (err && !local && route_is_to_node(id, unrouted->far)) {
+		if (q->op)
+			return DROPPED; /* operations do not go there */
+		conn_id_set_node(id);
+		kind = RDS_CONN_PEER;
+	} else if (err && !local) {
 		if (!unrouted->far)
 			return WAITS;
 		if (q->port_asked && rds_route_port_get(dst, &own) == RDS_PORT_ABSENT)
@@ -397,6 +419,11 @@ static int route_find_owner(const struct rds_addr *dst, bool far, bool local, st
 		return err;
 	/* without the port on this host: silently dropped; without such a host: waits */
 	*kind = RDS_CONN_UNROUTED;
+	if (route_is_to_node(id, far)) {
+		conn_id_set_node(id);
+		*kind = RDS_CONN_PEER;
+		return 0;
+	}
 	if (!far || !(far_port_still_goes_to(dst, id) || far_port_owner_of(dst, id)))
 		return err;
 	*kind = RDS_CONN_PEER;
@@ -458,6 +485,7 @@ static int route_find_conn(const struct rds_conn_id *from, const struct rds_addr
 		 */
 		rds_route_hand_over(unrouted, local);
 		behind_it = port_waits_there(unrouted, dst->port);
+		id.tos = from->tos;
 		if (likely(!behind_it))
 			err = route_find_owner(dst, far, local, &id, &kind, &has);
 	}
@@ -471,6 +499,7 @@ static int route_find_conn(const struct rds_conn_id *from, const struct rds_addr
 	}
 	if (unlikely(behind_it)) {
 		conn_id_clear_peer(&id);
+		id.tos = from->tos;
 		id.peer_slot = REGISTRY_NOBODY;
 		kind = RDS_CONN_UNROUTED;
 	}

@@ -409,6 +409,8 @@ struct rds_queue_item *rds_queue_item_copy(struct rds_conn *conn, struct rds_ep 
 				  .ext_offset = u->ext_offset};
 	q->op = NULL;
 	q->answers = NULL;
+	if (rds_conn_is_node(conn))
+		q->hdr.flags = RDS_FLAG_RETRANSMITTED; /* the rest means nothing there */
 	if (unlikely(u->flags & RDS_FLAG_REDIRECT))
 		rds_queue_answer_add(conn, q);
 	memcpy(q->data, bytes, len);

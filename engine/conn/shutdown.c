@@ -356,6 +356,8 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 		unsent = conn_take_rerouted(conn);
 	if (was_up)
 		conn_lose_endpoint(conn, ep, peer_gone, replaced);
+	if (was_up && rds_conn_is_node(conn))
+		(void)rds_conn_node_unprobe(conn);
 	/* its senders look for a route again, perhaps to another connection */
 	conn->room_sought = false;
 	if (!replaced)

@@ -144,7 +144,7 @@ int rds_conn_xmit_map(struct rds_conn *conn)
 	rx_lock();
 	map = rds_cong_map_get(&conn->id.laddr);
 	if (map)
-		hdr.len = rds_cong_map_write(map, bytes);
+		hdr.len = rds_cong_map_write(map, bytes, rds_conn_is_node(conn));
 	rx_unlock();
 	if (!map)
 		return -ENOMEM;
@@ -173,6 +173,12 @@ int rds_conn_xmit_pong(struct rds_conn *conn, uint16_t dport)
 	if (rds_cong_far_has(&conn->fcong, dport)) {
 		RDS_STAT_INC(cong_send_error);
 		return 0;
+	}
+	if (dport == 1 && rds_conn_is_node(conn)) { /* a probe */
+		rds_conn_node_introduce(&out.hdr);
+		out.u.ext_type = out.hdr.ext_type;
+		out.u.ext_rkey = out.hdr.ext_rkey;
+		out.u.ext_offset = out.hdr.ext_offset;
 	}
 	err = rds_conn_xmit(conn, &out);
 	if (!err) {

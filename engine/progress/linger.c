@@ -40,10 +40,11 @@ uint64_t rds_progress_exit_deadline(void)
 /* The last wait, when messages are not waited for any more: the process ends then. */
 static void progress_exit_wait(void)
 {
-	struct rds_transport *t = rds_transport_set.remote;
+	unsigned i;
 
-	if (unlikely(rds_transport_set.remote_on) && t->ops->exit_wait)
-		t->ops->exit_wait(t);
+	for (i = 0; unlikely(i < rds_transport_set.nfar); i++)
+		if (rds_transport_set.far[i]->ops->exit_wait)
+			rds_transport_set.far[i]->ops->exit_wait(rds_transport_set.far[i]);
 }
 
 /*

@@ -82,7 +82,7 @@ static enum rds_at_send attention_at_send(enum rds_attention who)
 		return RDS_AT_SEND_HAND_OVER;
 	if (who == RDS_ATT_LAZY && progress_state.sends_look)
 		return RDS_AT_SEND_LOOK;
-	return who == RDS_ATT_HELPER && rds_transport_set.remote_on ? RDS_AT_SEND_NOTE : RDS_AT_SEND_NOTHING;
+	return who == RDS_ATT_HELPER && rds_transport_set.nfar ? RDS_AT_SEND_NOTE : RDS_AT_SEND_NOTHING;
 }
 
 void rds_progress_attention_renew(void)
@@ -390,7 +390,7 @@ static void lazy_tick(struct rds_timer *tm)
 		rds_progress_attention_update();
 	}
 	/* LAZY goes on: the remote transport may not have acted on it yet */
-	if (rds_progress_attention == RDS_ATT_LAZY && rds_transport_set.remote_on)
+	if (rds_progress_attention == RDS_ATT_LAZY && rds_transport_set.nfar)
 		rds_progress_attention_renew();
 	lazy_tick_seen = progress_state.activity;
 	progress_state.vain = false;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * transports.c - which transports there are, when they start, and when the one that reaches other
- * hosts takes part.
+ * transports.c - which transports there are, when they start, and when those that reach other
+ * hosts take part.
  *
  * The libraries of RDMA devices keep descriptor numbers inside themselves and use them from any
  * thread.  So with such a transport the helper cannot have a descriptor table of its own.  That is
@@ -11,7 +11,9 @@
  * program makes and closes at once.  Must not know how a transport works.
  */
 #include "engine/progress/transports.h"
+#include "engine/conn/conn.h"
 #include "engine/transport/shm/shm_transport.h"
+#include "engine/transport/tcp/tcp_transport.h"
 #include "engine/transport/verbs/verbs_transport.h"
 
 #include <string.h>
@@ -37,7 +39,7 @@ static struct rds_transport *transports_remote(void)
 
 static struct rds_transport *transports_attach(struct rds_transport *t)
 {
-	t->up = &rds_transport_up;
+	t->up = t->ops->caps & RDS_TCAP_NODE ? &rds_transport_up_node : &rds_transport_up;
 	return t;
 }
 
@@ -61,16 +63,17 @@ static bool transports_lack_faults(void)
 void rds_transports_choose(void)
 {
 	const char *name = rds_options()->transport;
-	bool any = strcmp(name, "auto") == 0, far = strcmp(name, "verbs") == 0;
+	bool any = strcmp(name, "auto") == 0, far = strcmp(name, "verbs") == 0, tcp = strcmp(name, "tcp") == 0;
 
 	rds_transport_set.alone = strcmp(name, "loop") == 0;
 	rds_transport_set.loop = transports_attach(rds_loop_transport());
 	rds_transport_set.remote = any || far ? transports_remote() : NULL;
+	rds_transport_set.node = any || tcp ? transports_attach(&rds_tcp) : NULL;
 	rds_transport_set.prefer_remote = far;
 	rds_transport_set.none = transports_lack_faults();
-	if (!rds_transport_set.alone && !any && strcmp(name, "shm") != 0 && !(far && rds_transport_set.remote)) {
+	if (!rds_transport_set.alone && !any && !tcp && strcmp(name, "shm") != 0 && !(far && rds_transport_set.remote)) {
 		rds_error("RDS_PRELOAD_TRANSPORT=%.100s: there is no such transport, so no socket can be bound. There "
-			  "are shm (processes of this host), " VERBS_LISTED
+			  "are shm (processes of this host), tcp (other hosts, too, by TCP), " VERBS_LISTED
 			  "loop (this process alone) and auto (whatever there is)",
 			  name);
 		rds_transport_set.none = true;
@@ -88,22 +91,25 @@ bool rds_transports_have_device(void)
 
 bool rds_transports_share_table(void)
 {
-	return rds_transports_have_device() || registry_has_others();
+	return rds_transports_have_device() || registry_has_others() || rds_transport_set.node;
 }
 
 int rds_transports_start(void)
 {
-	int err = rds_transport_set.loop->ops->start(rds_transport_set.loop);
+	const struct rds_transport_set *s = &rds_transport_set;
+	struct rds_transport *const all[] = {s->loop, s->shm, s->remote, s->node};
+	int err = 0;
 
-	if (!err)
-		err = rds_transport_set.shm->ops->start(rds_transport_set.shm);
-	if (!err && rds_transport_set.remote)
-		err = rds_transport_set.remote->ops->start(rds_transport_set.remote);
+	for (unsigned i = 0; i < sizeof(all) / sizeof(all[0]) && !err; i++)
+		if (all[i])
+			err = all[i]->ops->start(all[i]);
 	return err;
 }
 
 void rds_transports_stop(void)
 {
+	if (rds_transport_set.node)
+		rds_transport_set.node->ops->stop(rds_transport_set.node);
 	if (rds_transport_set.remote)
 		rds_transport_set.remote->ops->stop(rds_transport_set.remote);
 	rds_transport_set.shm->ops->stop(rds_transport_set.shm);
@@ -125,14 +131,34 @@ static bool transports_too_late(void)
 	return true;
 }
 
-/* The leader's own descriptor for the remote transport.  Without it the helper wakes the leader. */
+/* The leader's own descriptor for the far transports.  Without it the helper wakes the leader. */
 static void transports_relay_open(void)
 {
-	int fd = os_eventfd(0, 0);
+	int fd;
 
+	if (rds_transport_set.nfar)
+		return;
+	fd = os_eventfd(0, 0);
 	if (fd >= 0)
 		os_dup_high_slot(fd, &rds_helper_leader.relay_fd);
 	progress_state.remote_leads = atomic_load(&rds_helper_leader.relay_fd) >= 0;
+}
+
+/* From now on it takes part. */
+static void transports_take_part(struct rds_transport *t)
+{
+	unsigned i;
+
+	for (i = 0; i < rds_transport_set.nfar; i++)
+		if (rds_transport_set.far[i] == t)
+			return;
+	transports_relay_open();
+	rx_lock();
+	rds_transport_set.far[rds_transport_set.nfar++] = t;
+	rds_progress_attention_update();
+	rds_progress_attention_renew();
+	rx_unlock();
+	rds_helper_kick(); /* it looks for input that came before that */
 }
 
 int rds_transports_claim(const struct in6_addr *addr, uint32_t scope)
@@ -144,14 +170,23 @@ int rds_transports_claim(const struct in6_addr *addr, uint32_t scope)
 	os_library_begin();
 	ret = rds_transport_set.remote->ops->claims(rds_transport_set.remote, addr, scope);
 	os_library_end();
-	if (ret > 0 && !rds_transport_set.remote_on) {
-		transports_relay_open();
-		rx_lock();
-		rds_transport_set.remote_on = true;
-		rds_progress_attention_update();
-		rds_progress_attention_renew();
-		rx_unlock();
-		rds_helper_kick(); /* it looks for input that came before that */
-	}
+	if (ret > 0)
+		transports_take_part(rds_transport_set.remote);
 	return ret;
+}
+
+bool rds_transports_claim_node(const struct in6_addr *addr, uint32_t scope)
+{
+	struct rds_transport *t = rds_transport_set.node;
+
+	if (!t || rds_ip_is_loopback(addr))
+		return false;
+	if (rds_transport_node_has(addr))
+		return true;
+	if (t->ops->claims(t, addr, scope) <= 0 || rds_transport_node_add(addr))
+		return false;
+	transports_take_part(t);
+	/* messages that wait may go now */
+	atomic_fetch_add(&rds_route_gen, 1);
+	return true;
 }

@@ -4,9 +4,9 @@
  *
  * There is always one for the processes of this host (rds_transport_set.shm; with
  * RDS_PRELOAD_TRANSPORT=loop it is the loop transport, which has nothing to receive), and perhaps
- * one that reaches other hosts (rds_transport_set.remote).  That one takes part from the moment it
- * claims an address; then it stays on.  A process that uses none of its devices pays one test that
- * is never true.
+ * some that reach other hosts: by devices (remote), and by the network (node).  Each of these takes
+ * part from the moment it claims an address; then it stays on (rds_transport_set.far).  A process
+ * that is bound to none of their addresses pays one test that is never true.
  */
 #ifndef ENGINE_PROGRESS_TRANSPORTS_H
 #define ENGINE_PROGRESS_TRANSPORTS_H
@@ -45,17 +45,32 @@ bool rds_transports_have_device(void);
  * -errno: it is, but cannot be used, which has been logged.
  */
 int rds_transports_claim(const struct in6_addr *addr, uint32_t scope);
+/*
+ * The same for the transport to whole nodes.  True: other hosts are reached from the address.  False:
+ * they are not; if they should be, that has been logged.
+ */
+bool rds_transports_claim_node(const struct in6_addr *addr, uint32_t scope);
 
 /* ---- rx held ---- */
+
+static inline bool rds_transports_far_progress(void)
+{
+	bool moved = false;
+	unsigned i;
+
+	for (i = 0; i < rds_transport_set.nfar; i++)
+		moved |= rds_transport_set.far[i]->ops->progress(rds_transport_set.far[i]);
+	return moved;
+}
 
 static inline bool rds_transports_progress(void)
 {
 	bool moved = rds_transport_set.shm->ops->progress(rds_transport_set.shm);
 
-	if (unlikely(rds_transport_set.remote_on)) {
+	if (unlikely(rds_transport_set.nfar)) {
 		if (moved)
 			progress_state.remote_leads = false;
-		if (rds_transport_set.remote->ops->progress(rds_transport_set.remote))
+		if (rds_transports_far_progress())
 			moved = progress_state.remote_leads = true;
 	}
 	return moved;
@@ -63,37 +78,45 @@ static inline bool rds_transports_progress(void)
 
 static inline bool rds_transports_pending(void)
 {
-	return rds_transport_set.shm->ops->pending(rds_transport_set.shm) ||
-	       (unlikely(rds_transport_set.remote_on) &&
-		rds_transport_set.remote->ops->pending(rds_transport_set.remote));
+	bool some = rds_transport_set.shm->ops->pending(rds_transport_set.shm);
+	unsigned i;
+
+	for (i = 0; unlikely(i < rds_transport_set.nfar) && !some; i++)
+		some = rds_transport_set.far[i]->ops->pending(rds_transport_set.far[i]);
+	return some;
 }
 
 /*
- * relayed: the leader sleeps where only the remote transport can wake it; else where only the other
+ * relayed: the leader sleeps where only the far transports can wake it; else where only the other
  * one can, on its socket (named) or on the pipe.  Input of the respective other transport wakes the
  * helper, which wakes the leader.
  */
 static inline void rds_transports_attention(enum rds_attention who, bool relayed, bool named)
 {
 	enum rds_attention near = who == RDS_ATT_LEADER && named ? RDS_ATT_NAMED : who;
+	struct rds_transport *t;
+	unsigned i;
 
-	if (likely(!rds_transport_set.remote_on)) {
+	if (likely(!rds_transport_set.nfar)) {
 		rds_transport_set.shm->ops->attention(rds_transport_set.shm, near);
 		return;
 	}
 	rds_transport_set.shm->ops->attention(rds_transport_set.shm,
 					      who == RDS_ATT_LEADER && relayed ? RDS_ATT_HELPER : near);
-	rds_transport_set.remote->ops->attention(rds_transport_set.remote,
-						 who == RDS_ATT_LEADER && !relayed ? RDS_ATT_HELPER : who);
+	for (i = 0; i < rds_transport_set.nfar; i++) {
+		t = rds_transport_set.far[i];
+		t->ops->attention(t, who == RDS_ATT_LEADER && !relayed ? RDS_ATT_HELPER : who);
+	}
 }
 
 /* True: the pressure goes on. */
 static inline bool rds_transports_relieve(bool now)
 {
 	bool more = rds_transport_set.shm->ops->relieve(rds_transport_set.shm, now);
+	unsigned i;
 
-	if (unlikely(rds_transport_set.remote_on))
-		more |= rds_transport_set.remote->ops->relieve(rds_transport_set.remote, now);
+	for (i = 0; unlikely(i < rds_transport_set.nfar); i++)
+		more |= rds_transport_set.far[i]->ops->relieve(rds_transport_set.far[i], now);
 	return more;
 }
 

@@ -159,6 +159,8 @@ static int handoff_claim_port(struct rds_sock *sk)
 			 "cannot use the device: the socket reaches this host only");
 	if (err)
 		return err;
+	if (atomic_load(&sk->transport) == RDS_TRANS_TCP)
+		(void)rds_transports_claim_node(&sk->laddr.ip, sk->laddr.scope);
 	rx_lock();
 	err = rds_cong_map_get(&sk->laddr.ip) ? 0 : -ENOMEM;
 	rx_unlock();

@@ -278,7 +278,7 @@ static void handoff_note_port(struct rds_sock *sk, void *arg)
 /* tx held: the connection's transport may change. */
 static bool conn_is_behind_device(const struct rds_conn *conn)
 {
-	return conn->kind == RDS_CONN_PEER && (conn->t->ops->caps & RDS_TCAP_REMOTE);
+	return rds_conn_is_to_far_process(conn);
 }
 
 static void handoff_begin_conn(struct rds_conn *conn, void *arg)

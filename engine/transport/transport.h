@@ -24,6 +24,7 @@
 #include <netinet/in.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/uio.h>
 
 #include "engine/node/registry.h"
@@ -61,6 +62,14 @@ struct rds_conn_id {
 	uint8_t tos;
 };
 #define RDS_SLOT_REMOTE UINT32_MAX
+
+/* Does it name another host as a whole, and no process of it?  (RDS_TCAP_NODE) */
+static inline bool rds_conn_id_is_node(const struct rds_conn_id *id)
+{
+	static const struct rds_procid none;
+
+	return id->peer_slot == RDS_SLOT_REMOTE && memcmp(&id->peer, &none, sizeof(none)) == 0;
+}
 
 /*
  * Bytes in the memory of a peer, which the peer lets this process read.  As long as they may be
@@ -151,9 +160,9 @@ enum {
 	 */
 	RDS_TCAP_FIRST = 1 << 5,
 	/*
-	 * The peer is a whole host, which may run the kernel's RDS: there is no locate(), and id.peer is
-	 * zero.  Its wire has the kernel's flags and extensions only, congestion as whole maps, and no
-	 * operations.
+	 * With REMOTE.  The peer is a whole node, perhaps the kernel's RDS: the id has no process
+	 * (rds_conn_id_is_node()), TOS 0, and there is nothing to locate.  Nothing of this library
+	 * alone goes over such an endpoint, and nothing of it is believed there.
 	 */
 	RDS_TCAP_NODE = 1 << 6,
 };
@@ -192,7 +201,7 @@ struct rds_transport_ops {
 	 */
 	int (*claims)(struct rds_transport *t, const struct in6_addr *laddr, uint32_t scope);
 	/*
-	 * Only with REMOTE, helper.  Asks the node with id->faddr, from id->laddr (with scope and
+	 * Only with REMOTE, not with NODE; helper.  Asks the node with id->faddr, from id->laddr (with scope and
 	 * tos of id), which of its processes has bound `port`; port 0 (a ping): any process that
 	 * has bound that address.  The answer is up->located, once per call that returned 0.
 	 * -errno: could not ask.
@@ -461,6 +470,7 @@ struct rds_transport_up {
 	void (*located)(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port, int err);
 };
 extern struct rds_transport_up rds_transport_up;
+extern struct rds_transport_up rds_transport_up_node; /* the same for RDS_TCAP_NODE */
 
 struct rds_transport *rds_loop_transport(void); /* loop.c */
 /*
@@ -489,8 +499,11 @@ extern struct rds_transport_wakes rds_transport_wakes;
 /* The transports of this process (progress/transports.c has chosen them). */
 struct rds_transport_set {
 	struct rds_transport *loop, *shm;
-	struct rds_transport *remote; /* the one that reaches other hosts; NULL: none */
-	bool remote_on;		      /* it has claimed an address (control + rx) */
+	struct rds_transport *remote; /* the one that reaches processes of other hosts; NULL: none */
+	struct rds_transport *node;   /* ... and other hosts as a whole (RDS_TCAP_NODE) */
+	/* those of the two that have claimed an address: nfar of them (control + rx) */
+	struct rds_transport *far[2];
+	unsigned nfar;
 	/* RDS_PRELOAD_TRANSPORT=verbs: for processes of this host, too */
 	bool prefer_remote;
 	/* RDS_PRELOAD_TRANSPORT=loop: no other process can be reached, and `shm` is `loop` */
@@ -502,6 +515,13 @@ struct rds_transport_set {
 };
 
 extern struct rds_transport_set rds_transport_set;
+
+/*
+ * The local addresses that rds_transport_set.node has claimed.  control held.  add: 0 or -ENOMEM.
+ */
+bool rds_transport_node_has(const struct in6_addr *laddr);
+int rds_transport_node_add(const struct in6_addr *laddr);
+void rds_transport_fork_child(void);
 
 /*
  * Receives what has arrived from any process of this host before the message that is being

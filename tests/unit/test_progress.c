@@ -167,9 +167,9 @@ static void setup(void)
 	memset(&sock, 0, sizeof(sock));
 	os_process_start();
 	atomic_store(&rds_helper_up, true);
-	rds_transport_set.remote_on = true;
+	rds_transport_set.nfar = 1;
 	rds_transport_set.shm = &other;
-	rds_transport_set.remote = &device;
+	rds_transport_set.far[0] = &device;
 	rds_os_clock = coarse_clock;
 	now = 1000 * MS;
 	atomic_store(&rds_progress_attention, RDS_ATT_POLLING); /* so that a change is told */
@@ -344,7 +344,7 @@ START_TEST(test_exit_waits)
 	atomic_store(&rds_helper_up, false);
 	end[_i]();
 	atomic_store(&rds_helper_up, true);
-	rds_transport_set.remote_on = false;
+	rds_transport_set.nfar = 0;
 	end[_i]();
 	ck_assert_uint_eq(exit_waits, 1);
 }
@@ -353,7 +353,7 @@ END_TEST
 /* Nothing of it without a device: the other transport's peers know whom they need not wake. */
 START_TEST(test_no_device)
 {
-	rds_transport_set.remote_on = false;
+	rds_transport_set.nfar = 0;
 	update();
 	sends_and_wakes(10 * WAKES);
 	ck_assert(!atomic_load(&progress_state.sent));
