@@ -104,11 +104,18 @@ static int fake_send(struct rds_ep *ep, const struct rds_wire_hdr *wire, const s
 	pthread_mutex_lock(&fake.lock);
 	ck_assert_uint_lt(fake.nsent, LOGGED);
 	s = &fake.sent[fake.nsent];
-	ck_assert_int_eq(rds_wire_hdr_decode(wire, &s->hdr), 0);
+	if (fake.t.ops->caps & RDS_TCAP_NODE) {
+		s->flags = wire->flags;
+		ck_assert_int_eq(rds_wire_hdr_decode_node(wire, &s->hdr), 0);
+	} else {
+		ck_assert_int_eq(rds_wire_hdr_decode(wire, &s->hdr), 0);
+	}
 	if (s->hdr.flags == RDS_FLAG_CONG_BITMAP) {
 		if (atomic_load(&fake.no_map))
 			err = -ENOMEM;
 		atomic_fetch_sub(&fake.no_map, err != 0);
+		fake.map_len = s->hdr.len;
+		fake.map_before = fake.nsent;
 		atomic_fetch_add(&fake.nmaps, err == 0);
 	} else if (atomic_load(&fake.stuck) || (atomic_load(&fake.full) && !(s->hdr.flags & RDS_FLAG_REDIRECT))) {
 		err = -EAGAIN;
@@ -325,6 +332,23 @@ void far_setup(void)
 	ck_assert_int_eq(rds_transports_claim(&fake.sk->laddr.ip, 0), 1);
 	rds_unlock(&rds_lock_control);
 	RDS_SOCK_SET(fake.sk, transport, RDS_TRANS_IB);
+}
+
+void far_setup_node(void)
+{
+	static struct rds_transport_ops ops;
+
+	far_setup();
+	ops = fake_ops;
+	ops.caps |= RDS_TCAP_NODE;
+	ops.locate = NULL;
+	fake.t = (struct rds_transport){.ops = &ops, .up = &rds_transport_up_node};
+	rds_transport_set.node = &fake.t;
+	rds_transport_set.remote = NULL;
+	rds_lock(&rds_lock_control);
+	ck_assert_int_eq(rds_transport_node_add(&fake.sk->laddr.ip), 0);
+	rds_unlock(&rds_lock_control);
+	RDS_SOCK_SET(fake.sk, transport, RDS_TRANS_TCP);
 }
 
 /*

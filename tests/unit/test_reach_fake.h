@@ -41,6 +41,7 @@ struct fake_ep {
 struct sent {
 	struct fake_ep *ep;
 	struct rds_hdr hdr;
+	uint8_t flags; /* to a node: as they were sent */
 	char text[LONGEST];
 };
 
@@ -64,6 +65,7 @@ struct fake {
 	_Atomic unsigned pushes;
 	/* congestion maps that were sent; how many are to be refused for lack of memory */
 	_Atomic unsigned nmaps, no_map;
+	unsigned map_len, map_before; /* of the last one: its length; so many messages were sent by then */
 	_Atomic bool full;  /* no room for messages, only for redirects */
 	_Atomic bool stuck; /* ... nor for these */
 	/* called once, by the thread that has sent the next message, with the locks that it has */
@@ -92,6 +94,8 @@ extern struct fake fake;
 /* A fresh engine on that transport; the same behind the transport that makes others fail. */
 void far_setup(void);
 void far_setup_wrapped(void);
+/* The same on a transport to hosts as a whole (RDS_TCAP_NODE). */
+void far_setup_node(void);
 
 struct sockaddr_in name_of(const char *ip, uint16_t port);
 unsigned locked(const unsigned *n);

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_node.c - connections to another host as a whole (conn/node.c): the route, what is said first on a
+ * connection, what is sent again and how, which messages count as received, and what is not sent
+ * there.  test_reach_fake.h plays the other host.
+ */
+#include <arpa/inet.h>
+#include <check.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "engine/progress/transports.h"
+#include "tests/unit/suite.h"
+#include "tests/unit/test_reach_fake.h"
+
+#define MARKED RDS_FLAG_RETRANSMITTED
+
+static const struct sent *sent_at(unsigned n)
+{
+	await(locked(&fake.nsent) > n);
+	return &fake.sent[n];
+}
+
+static void is_probe(const struct sent *s, uint64_t seq)
+{
+	ck_assert_uint_eq(s->hdr.sport, 1);
+	ck_assert_uint_eq(s->hdr.dport, 0);
+	ck_assert_uint_eq(s->hdr.len, 0);
+	ck_assert_uint_eq(s->flags, 0);
+	ck_assert_uint_eq(s->hdr.seq, seq);
+	ck_assert_uint_eq(s->hdr.ext_npaths, 1);
+	ck_assert_uint_ne(s->hdr.ext_gen, 0);
+}
+
+static void is_message(const struct sent *s, uint64_t seq, uint8_t flags, const char *text)
+{
+	ck_assert_uint_eq(s->hdr.seq, seq);
+	ck_assert_uint_eq(s->flags, flags);
+	ck_assert_str_eq(s->text, text);
+}
+
+/* Up, with a probe, and one message that has been acknowledged. */
+static void begin(void)
+{
+	say(5, "first");
+	far_up(0);
+	is_message(sent_at(1), 1, 0, "first");
+	far_acks(0, 1);
+}
+
+START_TEST(test_route)
+{
+	RDS_SOCK_SET(fake.sk, tos, 7);
+	say(5, "a");
+	say(6, "b");
+	await(locked(&fake.neps) == 1);
+	ck_assert(rds_conn_id_is_node(&fake.eps[0]->id));
+	ck_assert_uint_eq(fake.eps[0]->id.tos, 0);
+	ck_assert_uint_eq(locked(&fake.nasked), 0);
+	far_up(0);
+	is_probe(sent_at(0), 0);
+	is_message(sent_at(1), 1, 0, "a");
+	is_message(sent_at(2), 2, 0, "b");
+	ck_assert_uint_eq(atomic_load(&fake.nmaps), 1);
+	ck_assert_uint_eq(fake.map_before, 0);
+	ck_assert_uint_eq(fake.map_len, RDS_CONG_MAP_BYTES);
+	far_acks(0, 2);
+	ck_assert_uint_eq(rds_sock_snd_bytes(fake.sk), 0);
+	ck_assert_uint_eq(rds_progress_count_unsent(), 0);
+}
+END_TEST
+
+/* What was sent goes again, marked and in order; then the probe, which changes no number; then what waited. */
+START_TEST(test_break)
+{
+	uint32_t gen;
+
+	begin();
+	gen = fake.sent[0].hdr.ext_gen;
+	say(5, "b");
+	say(5, "c");
+	is_message(sent_at(3), 3, 0, "c");
+	ep_down(fake.eps[0], -ECONNRESET, false);
+	say(5, "d");
+	await(locked(&fake.neps) == 2);
+	far_up(1);
+	is_message(sent_at(4), 2, MARKED, "b");
+	is_message(sent_at(5), 3, MARKED, "c");
+	is_probe(sent_at(6), 3);
+	ck_assert_uint_eq(fake.sent[6].hdr.ext_gen, gen);
+	is_message(sent_at(7), 4, 0, "d");
+	ck_assert_uint_eq(atomic_load(&fake.nmaps), 2);
+	ck_assert_uint_eq(fake.map_before, 4);
+	/* it breaks before all that has gone: there is one probe again */
+	far_acks(1, 3);
+	ep_down(fake.eps[1], -ECONNRESET, false);
+	await(locked(&fake.neps) == 3);
+	far_up(2);
+	is_message(sent_at(8), 4, MARKED, "d");
+	is_probe(sent_at(9), 4);
+	far_acks(2, 4);
+	say(5, "e");
+	is_message(sent_at(10), 5, 0, "e");
+}
+END_TEST
+
+/* Nothing waits, and the connection breaks: it comes up again, and only the probe goes. */
+START_TEST(test_idle_break)
+{
+	begin();
+	ep_down(fake.eps[0], -ECONNRESET, false);
+	await(locked(&fake.neps) == 2);
+	ep_down(fake.eps[1], -ECONNREFUSED, false);
+	await(locked(&fake.neps) == 3);
+	ck_assert_uint_eq(rds_progress_count_unsent(), 0);
+	far_up(2);
+	is_probe(sent_at(2), 1);
+	say(5, "b");
+	is_message(sent_at(3), 2, 0, "b");
+}
+END_TEST
+
+static void arrives(uint64_t seq, uint8_t flags)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "%u%s", (unsigned)seq, flags ? "m" : "");
+	far_sends(0, &(struct rds_hdr){.seq = seq, .flags = flags, .sport = 9, .dport = 4000, .len = (uint32_t)strlen(text) + 1},
+		  text, strlen(text) + 1);
+}
+
+static void reads(const char *text)
+{
+	char buf[64] = "";
+	struct iovec iov = {buf, sizeof(buf)};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+	ssize_t n = rds_call_recvmsg(fake.sk, fake.fd, &msg, MSG_DONTWAIT);
+
+	if (!text) {
+		ck_assert_int_eq(n, -EAGAIN);
+		return;
+	}
+	ck_assert_int_eq(n, (ssize_t)strlen(text) + 1);
+	ck_assert_str_eq(buf, text);
+}
+
+/* As a kernel was seen to take them: gaps, steps back, and marked ones that it has had. */
+START_TEST(test_numbers)
+{
+	static const struct {
+		uint64_t seq;
+		uint8_t flags;
+		bool taken;
+	} row[] = {{100, 0, true},	{50, MARKED, false}, {50, 0, true}, {51, MARKED, true}, {60, MARKED, true},
+		   {60, MARKED, false}, {60, 0, true},	     {1, MARKED, false}, {0, 0, true}};
+	char text[16];
+	unsigned i;
+
+	begin();
+	for (i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+		arrives(row[i].seq, row[i].flags);
+		snprintf(text, sizeof(text), "%u%s", (unsigned)row[i].seq, row[i].flags ? "m" : "");
+		reads(row[i].taken ? text : NULL);
+	}
+}
+END_TEST
+
+static void probes(uint64_t seq, uint8_t flags, uint32_t gen)
+{
+	far_sends(0, &(struct rds_hdr){.seq = seq, .flags = flags, .sport = 1, .ext_type = RDS_EXTHDR_NPATHS,
+				       .ext_npaths = 8, .ext_gen = gen},
+		  NULL, 0);
+}
+
+START_TEST(test_probe_is_answered)
+{
+	const struct sent *s;
+
+	begin();
+	probes(1, 0, 0);
+	s = sent_at(2);
+	ck_assert_uint_eq(s->hdr.sport, 0);
+	ck_assert_uint_eq(s->hdr.dport, 1);
+	ck_assert_uint_eq(s->hdr.seq, 2);
+	ck_assert_uint_eq(s->hdr.ext_npaths, 1);
+	ck_assert_uint_eq(s->hdr.ext_gen, fake.sent[0].hdr.ext_gen);
+	probes(1, MARKED, 0); /* not a new one */
+	/* a ping is answered without these */
+	far_sends(0, &(struct rds_hdr){.seq = 2, .sport = 4001}, NULL, 0);
+	s = sent_at(3);
+	ck_assert_uint_eq(s->hdr.dport, 4001);
+	ck_assert_uint_eq(s->hdr.ext_type, RDS_EXTHDR_NONE);
+	/* if the connection breaks, the answer says the same again */
+	ep_down(fake.eps[0], -ECONNRESET, false);
+	await(locked(&fake.neps) == 2);
+	far_up(1);
+	s = sent_at(4);
+	ck_assert_uint_eq(s->hdr.dport, 1);
+	ck_assert_uint_eq(s->flags, MARKED);
+	ck_assert_uint_eq(s->hdr.ext_npaths, 1);
+}
+END_TEST
+
+/* The answer to our probe has a number as any message, and no socket. */
+START_TEST(test_answer)
+{
+	uint64_t lost = atomic_load(&rds_stat_block[RDS_STAT_recv_drop_no_sock]);
+
+	begin();
+	far_sends(0, &(struct rds_hdr){.seq = 7, .dport = 1, .ext_type = RDS_EXTHDR_NPATHS, .ext_npaths = 8}, NULL, 0);
+	arrives(7, MARKED);
+	reads(NULL);
+	arrives(8, MARKED);
+	reads("8m");
+	ck_assert_uint_eq(atomic_load(&rds_stat_block[RDS_STAT_recv_drop_no_sock]), lost);
+	ck_assert_uint_eq(locked(&fake.nsent), 2);
+}
+END_TEST
+
+/* A node that has begun anew sends low numbers again, which are no duplicates. */
+START_TEST(test_generation)
+{
+	begin();
+	probes(100, 0, 77);
+	arrives(3, MARKED);
+	reads(NULL);
+	probes(101, 0, 77);
+	arrives(3, MARKED);
+	reads(NULL);
+	probes(102, 0, 0); /* does not say */
+	arrives(3, MARKED);
+	reads(NULL);
+	probes(103, 0, 78);
+	arrives(3, MARKED);
+	reads("3m");
+	arrives(3, MARKED);
+	reads(NULL);
+}
+END_TEST
+
+static unsigned char whole[RDS_CONG_MAP_BYTES];
+
+struct map {
+	uint32_t len;
+};
+
+static void give_map(void *arg)
+{
+	const struct map *m = arg;
+	struct rds_rx rx = {.hdr = {.flags = RDS_FLAG_CONG_BITMAP, .len = m->len}, .data = whole};
+
+	rx_lock();
+	ck_assert_int_eq(fake.t.up->message(fake.eps[0]->head.conn, (struct rds_ep *)fake.eps[0], &rx), RDS_RX_DONE);
+	rx_unlock();
+}
+
+static bool congested(uint16_t port)
+{
+	struct sockaddr_in sin = name_of(FAR, port);
+	struct msghdr msg = {.msg_name = &sin, .msg_namelen = sizeof(sin)};
+	ssize_t n = rds_call_sendmsg(fake.sk, fake.fd, &msg, MSG_DONTWAIT);
+
+	ck_assert(n == 0 || n == -ENOBUFS);
+	return n;
+}
+
+/* Few ports, many, and none; a list of this library would be a map of a wrong length. */
+START_TEST(test_maps)
+{
+	struct map m = {.len = sizeof(whole)};
+	unsigned port;
+
+	begin();
+	whole[500 / 8] = 1u << 500 % 8;
+	in_helper(give_map, &m);
+	ck_assert(congested(500));
+	ck_assert(!congested(501));
+	for (port = 600; port < 610; port++)
+		whole[port / 8] |= (unsigned char)(1u << port % 8);
+	in_helper(give_map, &m);
+	ck_assert(congested(500));
+	ck_assert(congested(609));
+	ck_assert(!congested(610));
+	memset(whole, 0, sizeof(whole));
+	in_helper(give_map, &(struct map){.len = 0});
+	in_helper(give_map, &(struct map){.len = 4});
+	ck_assert(congested(609));
+	in_helper(give_map, &m);
+	ck_assert(!congested(500));
+	ck_assert(!congested(609));
+}
+END_TEST
+
+static void say_asked(void *arg)
+{
+	fake.t.up->asked(&fake.t, arg);
+}
+
+START_TEST(test_accept)
+{
+	struct rds_conn_id id = far_id(0), other = id;
+
+	inet_pton(AF_INET6, "::ffff:127.0.0.9", &other.laddr);
+	far_asks(&other, -EADDRNOTAVAIL);
+	fake.eps[fake.neps++] = far_asks(&id, 0);
+	far_asks(&id, -EALREADY); /* that one is on its way */
+	ep_up(fake.eps[0], 0);
+	is_probe(sent_at(0), 0);
+	far_asks(&id, -EALREADY);
+	ck_assert(!atomic_load(&fake.eps[0]->closed));
+	say(5, "a");
+	is_message(sent_at(1), 1, 0, "a");
+	/* does the host of the one that is up know of it?  The map would tell. */
+	in_helper(say_asked, &id);
+	await(atomic_load(&fake.nmaps) == 2);
+	ck_assert_uint_eq(locked(&fake.neps), 1);
+	ep_down(fake.eps[0], -ECONNRESET, false);
+	await(locked(&fake.neps) == 2); /* idle or not */
+}
+END_TEST
+
+/* A node that may not connect asks us to: no message of ours is needed. */
+START_TEST(test_asked)
+{
+	struct rds_conn_id id = far_id(0), other = id;
+
+	inet_pton(AF_INET6, "::ffff:127.0.0.9", &other.laddr);
+	in_helper(say_asked, &other);
+	in_helper(say_asked, &id);
+	in_helper(say_asked, &id);
+	await(locked(&fake.neps) == 1);
+	in_helper(say_asked, &id); /* an attempt is under way */
+	far_up(0);
+	is_probe(sent_at(0), 0);
+	ck_assert_uint_eq(locked(&fake.neps), 1);
+}
+END_TEST
+
+/* So many hosts may ask, and no more. */
+START_TEST(test_too_many)
+{
+	struct rds_conn_id id = far_id(0);
+	unsigned i;
+
+	atomic_store(&fake.no_attempt, -EHOSTUNREACH);
+	for (i = 0; i < 4096; i++) {
+		id.faddr.s6_addr32[3] = htonl(0xc0000200u + i);
+		in_helper(say_asked, &id);
+	}
+	id.faddr.s6_addr32[3] = htonl(0xc0000200u + i);
+	far_asks(&id, -ENOSPC);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("node");
+	TCase *tc = suite_case(s, "node", far_setup_node, NULL);
+
+	tcase_add_test(tc, test_route);
+	tcase_add_test(tc, test_break);
+	tcase_add_test(tc, test_idle_break);
+	tcase_add_test(tc, test_numbers);
+	tcase_add_test(tc, test_probe_is_answered);
+	tcase_add_test(tc, test_answer);
+	tcase_add_test(tc, test_generation);
+	tcase_add_test(tc, test_maps);
+	tcase_add_test(tc, test_accept);
+	tcase_add_test(tc, test_asked);
+	tcase_add_test(tc, test_too_many);
+	return suite_run(s);
+}
