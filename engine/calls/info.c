@@ -348,6 +348,40 @@ static void put_message6(struct info_sink *sink, const struct rds_info_rec *r)
 	sink_put(sink, &rec);
 }
 
+static void put_stream(struct info_sink *sink, const struct rds_info_rec *r)
+{
+	struct rds_info_tcp_socket rec = {
+		.local_addr = info_v4(&r->laddr),
+		.local_port = htons(r->tcp.lport),
+		.peer_addr = info_v4(&r->faddr),
+		.peer_port = htons(r->tcp.fport),
+		.hdr_rem = r->tcp.hdr_rem,
+		.data_rem = r->tcp.data_rem,
+		.last_sent_nxt = r->tcp.last_sent_nxt,
+		.last_expected_una = r->tcp.last_expected_una,
+		.last_seen_una = r->tcp.last_seen_una,
+	};
+
+	sink_put(sink, &rec);
+}
+
+static void put_stream6(struct info_sink *sink, const struct rds_info_rec *r)
+{
+	struct rds6_info_tcp_socket rec = {
+		.local_addr = r->laddr,
+		.local_port = htons(r->tcp.lport),
+		.peer_addr = r->faddr,
+		.peer_port = htons(r->tcp.fport),
+		.hdr_rem = r->tcp.hdr_rem,
+		.data_rem = r->tcp.data_rem,
+		.last_sent_nxt = r->tcp.last_sent_nxt,
+		.last_expected_una = r->tcp.last_expected_una,
+		.last_seen_una = r->tcp.last_seen_una,
+	};
+
+	sink_put(sink, &rec);
+}
+
 static int source_records(struct info_sink *sink, const struct info_source *src)
 {
 	struct rds_info_list list;
@@ -362,18 +396,7 @@ static int source_records(struct info_sink *sink, const struct info_source *src)
 	return 0;
 }
 
-/*
- * There are no TCP sockets underneath.  But a tool of before 2009-10 gives up altogether if this
- * source fails.
- */
-static int source_none(struct info_sink *sink, const struct info_source *src)
-{
-	(void)sink;
-	(void)src;
-	return 0;
-}
-
-/* There are no flows either, but the tool of 2006 has an option for them. */
+/* There are no flows, but the tool of 2006 has an option for them. */
 static int source_flows(struct info_sink *sink, const struct info_source *src)
 {
 	(void)sink;
@@ -419,7 +442,10 @@ static const struct info_source sources[RDS_INFO_LAST - RDS_INFO_FIRST + 1] = {
 					    .kind = RDS_INFO_DEVICES,
 					    .put = put_device6,
 					    .uek = sizeof(struct rds6_info_rdma_connection)},
-	SOURCE(RDS_INFO_TCP_SOCKETS) = {.fn = source_none, .each = sizeof(struct rds_info_tcp_socket)},
+	SOURCE(RDS_INFO_TCP_SOCKETS) = {.fn = source_records,
+					.each = sizeof(struct rds_info_tcp_socket),
+					.kind = RDS_INFO_STREAMS,
+					.put = put_stream},
 	SOURCE(RDS6_INFO_CONNECTIONS) = {.fn = source_records,
 					 .each = offsetof(struct rds6_info_connection, tos),
 					 .v6 = true,
@@ -445,7 +471,11 @@ static const struct info_source sources[RDS_INFO_LAST - RDS_INFO_FIRST + 1] = {
 				     .each = offsetof(struct rds6_info_socket, pid),
 				     .v6 = true,
 				     .uek = sizeof(struct rds6_info_socket)},
-	SOURCE(RDS6_INFO_TCP_SOCKETS) = {.fn = source_none, .each = sizeof(struct rds6_info_tcp_socket), .v6 = true},
+	SOURCE(RDS6_INFO_TCP_SOCKETS) = {.fn = source_records,
+					 .each = sizeof(struct rds6_info_tcp_socket),
+					 .v6 = true,
+					 .kind = RDS_INFO_STREAMS,
+					 .put = put_stream6},
 	SOURCE(RDS_INFO_CONN_PATHS) = {.fn = source_records,
 				       .each = sizeof(struct one_path),
 				       .kind = RDS_INFO_CONNS,

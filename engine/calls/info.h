@@ -25,7 +25,7 @@
 
 /*
  * An answer to COUNTED has no records: the process has only brought its counters in the registry up
- * to date.  DEVICES are connections as devices have them.
+ * to date.  DEVICES are connections as devices have them, STREAMS as TCP has them.
  */
 enum rds_info_kind {
 	RDS_INFO_CONNS,
@@ -34,6 +34,7 @@ enum rds_info_kind {
 	RDS_INFO_RECEIVED,
 	RDS_INFO_COUNTED,
 	RDS_INFO_DEVICES,
+	RDS_INFO_STREAMS,
 	RDS_INFO_KINDS
 };
 
@@ -49,6 +50,7 @@ struct rds_info_rec {
 	char transport[16]; /* NUL-terminated */
 	union {
 		struct rds_ep_device dev; /* of DEVICES */
+		struct rds_ep_tcp tcp;	  /* of STREAMS */
 		struct {		  /* of CONNS: struct rds_conn_history */
 			int64_t attempt_at, up_at, down_at;
 			uint32_t attempts, reason;
@@ -92,7 +94,7 @@ void rds_info_forget(void);
 /* ---- the protocol between two processes: one query, one answer, end of file ---- */
 
 #define RDS_INFO_MAGIC 0x52445369u
-#define RDS_INFO_VERSION 3u /* 2: connection history; 3: devices */
+#define RDS_INFO_VERSION 4u /* 2: connection history; 3: devices; 4: TCP */
 
 struct rds_info_ask {
 	uint32_t magic, version, kind;

@@ -106,6 +106,16 @@ static void collect_device(struct rds_conn *conn, struct collect *c)
 	collect_push(c, &rec);
 }
 
+static void collect_stream(struct rds_conn *conn, struct collect *c)
+{
+	struct rds_info_rec rec = conn_rec(conn);
+
+	if (!conn->ep || !rds_transport_ep_ops(conn->ep)->describe_tcp)
+		return;
+	rds_transport_ep_ops(conn->ep)->describe_tcp(conn->ep, &rec.tcp);
+	collect_push(c, &rec);
+}
+
 static void collect_conn(struct rds_conn *conn, void *arg)
 {
 	struct collect *c = arg;
@@ -115,6 +125,8 @@ static void collect_conn(struct rds_conn *conn, void *arg)
 		collect_state(conn, c);
 	} else if (c->kind == RDS_INFO_DEVICES) {
 		collect_device(conn, c);
+	} else if (c->kind == RDS_INFO_STREAMS) {
+		collect_stream(conn, c);
 	} else if (c->kind == RDS_INFO_SENDING) {
 		/* a piece of an operation is no message */
 		for (struct rds_queue_item *q = conn->queue; q; q = q->next)

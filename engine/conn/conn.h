@@ -156,7 +156,7 @@ struct rds_conn {
 	/* tx: broken and closed, but unacknowledged messages still lie there, for lack of memory */
 	struct rds_ep *stale;
 	struct rds_timer retry;
-	/* first failed attempt since it was last up, 0: none (tx) */
+	/* first failed attempt since it was last up, to a node: the first one; 0: none (tx) */
 	uint64_t unreachable_since;
 	struct rds_conn_history history; /* tx */
 	uint32_t backoff_ms;

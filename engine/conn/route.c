@@ -390,20 +390,24 @@ bool rds_route_send_list(const struct rds_conn_id *from, struct rds_queue_item *
 }
 
 /* Not an error, nor is it one in the kernel, but most likely not what was meant. */
-static void warn_out_of_reach(const struct rds_addr *dst)
+static void warn_out_of_reach(const struct in6_addr *from, const struct rds_addr *dst)
 {
-	char a[RDS_ADDR_STRLEN];
+	char a[RDS_ADDR_STRLEN], b[RDS_ADDR_STRLEN];
 
 	rds_ip_str(&dst->ip, a);
+	rds_ip_str(from, b);
 	if (rds_transport_set.alone)
 		rds_warn("messages to %s wait for ever: RDS_PRELOAD_TRANSPORT=loop reaches this process only", a);
+	else if (rds_transport_set.node && !rds_ip_is_loopback(from))
+		rds_warn("messages from %s to %s wait, and end with their socket: TCP port 16385 of %s is taken, by the "
+			 "kernel's rds_tcp (rmmod rds_tcp) or by another process that uses RDS at that address; one "
+			 "process of an address reaches other hosts",
+			 b, a, b);
 	else
 		rds_warn("%s is no address of this host: messages to it wait, and end with their socket; other hosts are "
-			 "reached only from an address on an RDMA device (rdma link shows them); bind the socket to one%s",
-			 a,
-			 rds_transport_set.remote
-				 ? ""
-				 : ", and let RDS_PRELOAD_TRANSPORT be auto, if this library knows verbs");
+			 "reached only from an address of a network device (not 127.x), with RDS_PRELOAD_TRANSPORT=auto, "
+			 "tcp or verbs; bind the socket to one",
+			 a);
 }
 
 /*
@@ -509,7 +513,7 @@ static int route_find_conn(const struct rds_conn_id *from, const struct rds_addr
 unlock:
 	rds_unlock(&rds_lock_control);
 	if (unlikely(tell))
-		warn_out_of_reach(dst);
+		warn_out_of_reach(&from->laddr, dst);
 	return *out ? 0 : err;
 }
 

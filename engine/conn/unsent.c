@@ -7,6 +7,7 @@
  */
 #include "engine/conn/client.h"
 #include "engine/conn/conn.h"
+#include "engine/sys/patience.h"
 
 /*
  * What no endpoint was offered: messages, and answers to operations, of which a thread that has taken
@@ -51,11 +52,21 @@ static unsigned offered_of(const struct rds_conn *conn, bool survives)
 	       atomic_load(&conn->device_writes);
 }
 
+/*
+ * To a host as a whole, which has not been reached for a while.  Such a message need not be a mistake:
+ * the kernel's RDS drops it with its socket, and no program's end waits for it.  tx held.
+ */
+static bool node_is_silent(const struct rds_conn *conn)
+{
+	return rds_conn_is_node(conn) && atomic_load(&conn->state) != RDS_CONN_UP && conn->unreachable_since &&
+	       os_now_ns() - conn->unreachable_since > rds_patience_ns(RDS_PATIENCE_TCP_EXIT);
+}
+
 static unsigned unsent_of(const struct rds_conn *conn, bool survives)
 {
 	if (conn->kind == RDS_CONN_UNROUTED)
 		return rds_route_may_come(conn) ? conn->queue_len : 0;
-	return conn->kind == RDS_CONN_PEER ? unoffered(conn) + offered_of(conn, survives) : 0;
+	return conn->kind == RDS_CONN_PEER && !node_is_silent(conn) ? unoffered(conn) + offered_of(conn, survives) : 0;
 }
 
 bool rds_conn_has_unsent(const struct rds_conn *conn)
@@ -125,7 +136,7 @@ int rds_conn_unsent_now(void)
 			 */
 			bool survives = conn->t->ops->caps & RDS_TCAP_SURVIVES;
 
-			n += (int)(survives ? unsent_of(conn, true) : unoffered(conn));
+			n += (int)(survives ? unsent_of(conn, true) : node_is_silent(conn) ? 0 : unoffered(conn));
 			/* a transport with SURVIVES has none */
 			n += (int)atomic_load(&conn->device_writes);
 			if ((conn->t->ops->caps & RDS_TCAP_REMOTE) && conn->ep && conn->count)

@@ -8,7 +8,8 @@
  * decided once, when the helper starts: does the machine have a device then?  A device that comes
  * later is not used by this process.  The same holds for a node of several users, where each bound
  * socket has a listener that the helper empties (calls/port_hold.c), and that every thread of the
- * program makes and closes at once.  Must not know how a transport works.
+ * program makes and closes at once; and for TCP, if the first address that a program binds is not one
+ * of loopback.  Must not know how a transport works.
  */
 #include "engine/progress/transports.h"
 #include "engine/conn/conn.h"
@@ -91,7 +92,12 @@ bool rds_transports_have_device(void)
 
 bool rds_transports_share_table(void)
 {
-	return rds_transports_have_device() || registry_has_others() || rds_transport_set.node;
+	return rds_transports_have_device() || registry_has_others() || rds_transport_set.node_expected;
+}
+
+void rds_transports_expect_node(void)
+{
+	rds_transport_set.node_expected |= rds_transport_set.node != NULL;
 }
 
 int rds_transports_start(void)
@@ -183,6 +189,11 @@ bool rds_transports_claim_node(const struct in6_addr *addr, uint32_t scope)
 		return false;
 	if (rds_transport_node_has(addr))
 		return true;
+	if (rds_helper_has_own_table()) {
+		rds_info("a program reaches other hosts over TCP only if the first address that it binds is not one of "
+			 "loopback");
+		return false;
+	}
 	if (t->ops->claims(t, addr, scope) <= 0 || rds_transport_node_add(addr))
 		return false;
 	transports_take_part(t);

@@ -7,6 +7,7 @@
  */
 #include <stdlib.h>
 
+#include "engine/sys/options.h"
 #include "engine/transport/tcp/tcp.h"
 
 #define PAUSE_NS (100 * 1000000ull)
@@ -70,7 +71,13 @@ static int listen_failed(const struct in6_addr *laddr, int err)
 	char at[RDS_ADDR_STRLEN];
 
 	rds_ip_str(laddr, at);
-	if (err == -EADDRINUSE)
+	/*
+	 * Most programs on a host talk to each other, and any of them may have the port.  If one does send
+	 * to another host, there is a warning then (conn/route.c).
+	 */
+	if (err == -EADDRINUSE && strcmp(rds_options()->transport, "tcp") != 0)
+		rds_info("TCP port %u of %s is taken: this process reaches no other host from there", rds_tcp_state.port, at);
+	else if (err == -EADDRINUSE)
 		rds_warn("TCP port %u of %s is taken, by the kernel's rds_tcp (rmmod rds_tcp) or by another process "
 			 "that uses RDS at that address: this process reaches no other host from there",
 			 rds_tcp_state.port, at);
