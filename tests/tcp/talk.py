@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-"""talk.py ask|answer|again|bye|alone|closed OWN PEER [ARG]: a plain PF_RDS program.
+"""talk.py ask|answer|again|bye|alone|block|collect|closed OWN PEER [ARG]: a plain PF_RDS program.
 
 ask and answer are the two ends of a dialogue: messages of all lengths, a ping, congestion, what rds-info shows.
-again: of a process that is killed and started again."""
+again: a process that is killed and started again.  block, collect: many sockets that send, and who gets it all."""
 
 import errno
 import os
@@ -22,7 +22,7 @@ CONNECTIONS6, TCP_SOCKETS6 = 10011, 10016
 RDMA_ARGS = 1
 PORT = 4000
 SLOW = int(os.environ.get("TEST_SLOW", "1"))
-PATIENCE = 20 * SLOW
+PATIENCE = 20 * min(SLOW, 5)
 
 
 def name(text, port):
@@ -241,6 +241,23 @@ def bye(own, peer):
     send(bound(own, PORT), b"bye", name(peer, PORT))
 
 
+def block(own, peer):
+    """The first send of many sockets, each of which waits as long as it likes."""
+    to = name(peer, PORT)
+    socks = [bound(own, PORT + 100 + i) for i in range(16)]
+    for i, s in enumerate(socks):
+        s.settimeout(None)
+        s.sendto(b"%d" % i, to)
+    expect("the end", receive(socks[0]), b"all")
+    print("all sent")
+
+
+def collect(own, peer):
+    s = bound(own, PORT)
+    expect("senders", sorted(int(receive(s)) for _ in range(16)), list(range(16)))
+    send(s, b"all", name(peer, PORT + 100))
+
+
 def alone(own, peer):
     """Without the port the host itself is reached; messages to others wait."""
     a, b = bound(own, PORT), bound(own, PORT + 1)
@@ -260,4 +277,4 @@ def closed(own, peer):
 
 
 if __name__ == "__main__":
-    {"ask": ask, "answer": answer, "again": again, "bye": bye, "alone": alone, "closed": closed}[sys.argv[1]](*sys.argv[2:])
+    {"ask": ask, "answer": answer, "again": again, "bye": bye, "alone": alone, "block": block, "collect": collect, "closed": closed}[sys.argv[1]](*sys.argv[2:])
