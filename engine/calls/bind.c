@@ -59,7 +59,6 @@ static int bind_local_transport(int preset, const struct rds_addr *addr)
 {
 	int ret;
 
-	rds_transports_expect_node();
 	if (preset == RDS_TRANS_TCP || (preset == RDS_TRANS_NONE && !rds_transport_set.remote))
 		return bind_node_transport(addr);
 	ret = rds_call_start_helper();

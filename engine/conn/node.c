@@ -113,7 +113,8 @@ void rds_conn_node_greet(struct rds_conn *conn)
  */
 static void node_heard(struct rds_conn *conn, const struct rds_hdr *hdr)
 {
-	struct rds_conn_seldom *s = hdr->ext_type == RDS_EXTHDR_NPATHS && hdr->ext_gen ? rds_conn_seldom_get(conn) : NULL;
+	struct rds_conn_seldom *s =
+		hdr->ext_type == RDS_EXTHDR_NPATHS && hdr->ext_gen ? rds_conn_seldom_get(conn) : NULL;
 
 	if (!s)
 		return;

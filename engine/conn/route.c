@@ -399,15 +399,18 @@ static void warn_out_of_reach(const struct in6_addr *from, const struct rds_addr
 	if (rds_transport_set.alone)
 		rds_warn("messages to %s wait for ever: RDS_PRELOAD_TRANSPORT=loop reaches this process only", a);
 	else if (rds_transport_set.node && !rds_ip_is_loopback(from))
-		rds_warn("messages from %s to %s wait, and end with their socket: TCP port 16385 of %s is taken, by the "
-			 "kernel's rds_tcp (rmmod rds_tcp) or by another process that uses RDS at that address; one "
-			 "process of an address reaches other hosts",
-			 b, a, b);
+		rds_warn(
+			"messages from %s to %s wait, and end with their socket: TCP port 16385 of %s is taken, by the "
+			"kernel's rds_tcp (rmmod rds_tcp) or by another process that uses RDS at that address; one "
+			"process of an address reaches other hosts",
+			b, a, b);
 	else
-		rds_warn("%s is no address of this host: messages to it wait, and end with their socket; other hosts are "
-			 "reached only from an address of a network device (not 127.x), with RDS_PRELOAD_TRANSPORT=auto, "
-			 "tcp or verbs; bind the socket to one",
-			 a);
+		rds_warn(
+			"%s is no address of this host: messages to it wait, and end with their socket; other hosts "
+			"are "
+			"reached only from an address on an RDMA device (rdma link shows them), or, over TCP, from any "
+			"address but loopback with RDS_PRELOAD_TRANSPORT=tcp",
+			a);
 }
 
 /*

@@ -8,8 +8,8 @@
  * decided once, when the helper starts: does the machine have a device then?  A device that comes
  * later is not used by this process.  The same holds for a node of several users, where each bound
  * socket has a listener that the helper empties (calls/port_hold.c), and that every thread of the
- * program makes and closes at once; and for TCP, if the first address that a program binds is not one
- * of loopback.  Must not know how a transport works.
+ * program makes and closes at once; and with RDS_PRELOAD_TRANSPORT=tcp, whose sockets every thread
+ * reads and writes.  Must not know how a transport works.
  */
 #include "engine/progress/transports.h"
 #include "engine/conn/conn.h"
@@ -69,13 +69,14 @@ void rds_transports_choose(void)
 	rds_transport_set.alone = strcmp(name, "loop") == 0;
 	rds_transport_set.loop = transports_attach(rds_loop_transport());
 	rds_transport_set.remote = any || far ? transports_remote() : NULL;
-	rds_transport_set.node = any || tcp ? transports_attach(&rds_tcp) : NULL;
+	rds_transport_set.node = tcp ? transports_attach(&rds_tcp) : NULL;
 	rds_transport_set.prefer_remote = far;
 	rds_transport_set.none = transports_lack_faults();
-	if (!rds_transport_set.alone && !any && !tcp && strcmp(name, "shm") != 0 && !(far && rds_transport_set.remote)) {
+	if (!rds_transport_set.alone && !any && !tcp && strcmp(name, "shm") != 0 &&
+	    !(far && rds_transport_set.remote)) {
 		rds_error("RDS_PRELOAD_TRANSPORT=%.100s: there is no such transport, so no socket can be bound. There "
-			  "are shm (processes of this host), tcp (other hosts, too, by TCP), " VERBS_LISTED
-			  "loop (this process alone) and auto (whatever there is)",
+			  "are shm (processes of this host), tcp (other hosts, too, over TCP), " VERBS_LISTED
+			  "loop (this process alone) and auto (shm, and RDMA devices if there are any)",
 			  name);
 		rds_transport_set.none = true;
 	}
@@ -92,12 +93,7 @@ bool rds_transports_have_device(void)
 
 bool rds_transports_share_table(void)
 {
-	return rds_transports_have_device() || registry_has_others() || rds_transport_set.node_expected;
-}
-
-void rds_transports_expect_node(void)
-{
-	rds_transport_set.node_expected |= rds_transport_set.node != NULL;
+	return rds_transports_have_device() || registry_has_others() || rds_transport_set.node;
 }
 
 int rds_transports_start(void)
@@ -189,11 +185,6 @@ bool rds_transports_claim_node(const struct in6_addr *addr, uint32_t scope)
 		return false;
 	if (rds_transport_node_has(addr))
 		return true;
-	if (rds_helper_has_own_table()) {
-		rds_info("a program reaches other hosts over TCP only if the first address that it binds is not one of "
-			 "loopback");
-		return false;
-	}
 	if (t->ops->claims(t, addr, scope) <= 0 || rds_transport_node_add(addr))
 		return false;
 	transports_take_part(t);

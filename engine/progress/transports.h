@@ -38,8 +38,6 @@ int rds_transports_start(void);
 void rds_transports_stop(void);
 /* Does the helper have to share the program's descriptor table?  Asked before it starts. */
 bool rds_transports_share_table(void);
-/* control held: an address is about to be bound that the transport for nodes may claim. */
-void rds_transports_expect_node(void);
 /* Is there a device that the remote transport could use? */
 bool rds_transports_have_device(void);
 /*

@@ -151,11 +151,7 @@ static int handoff_read_reports(struct rds_sock *sk, struct reader *r, uint32_t 
 /* As bind does it, but the registry has the port as this socket's already. control held. */
 static int handoff_claim_port(struct rds_sock *sk)
 {
-	int err;
-
-	if (atomic_load(&sk->transport) == RDS_TRANS_TCP && !rds_ip_is_loopback(&sk->laddr.ip))
-		rds_transports_expect_node();
-	err = rds_call_start_helper();
+	int err = rds_call_start_helper();
 	if (!err && atomic_load(&sk->transport) == RDS_TRANS_IB &&
 	    rds_transports_claim(&sk->laddr.ip, sk->laddr.scope) <= 0)
 		rds_warn("this process has taken over a socket that is bound to an address of an RDMA device, and "

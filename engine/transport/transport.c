@@ -21,7 +21,7 @@ __thread bool rds_transport_looks_aside __attribute__((tls_model("initial-exec")
 static struct node_addr {
 	struct node_addr *next;
 	struct in6_addr addr;
-} *node_addrs; /* control */
+} * node_addrs; /* control */
 
 bool rds_transport_node_has(const struct in6_addr *laddr)
 {

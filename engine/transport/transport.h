@@ -504,7 +504,6 @@ struct rds_transport_set {
 	/* those of the two that have claimed an address: nfar of them (control + rx) */
 	struct rds_transport *far[2];
 	unsigned nfar;
-	bool node_expected; /* an address is to be bound that `node` may claim (control) */
 	/* RDS_PRELOAD_TRANSPORT=verbs: for processes of this host, too */
 	bool prefer_remote;
 	/* RDS_PRELOAD_TRANSPORT=loop: no other process can be reached, and `shm` is `loop` */

@@ -126,7 +126,9 @@ static void arrives(uint64_t seq, uint8_t flags)
 	char text[16];
 
 	snprintf(text, sizeof(text), "%u%s", (unsigned)seq, flags ? "m" : "");
-	far_sends(0, &(struct rds_hdr){.seq = seq, .flags = flags, .sport = 9, .dport = 4000, .len = (uint32_t)strlen(text) + 1},
+	far_sends(0,
+		  &(struct rds_hdr){
+			  .seq = seq, .flags = flags, .sport = 9, .dport = 4000, .len = (uint32_t)strlen(text) + 1},
 		  text, strlen(text) + 1);
 }
 
@@ -152,7 +154,7 @@ START_TEST(test_numbers)
 		uint64_t seq;
 		uint8_t flags;
 		bool taken;
-	} row[] = {{100, 0, true},	{50, MARKED, false}, {50, 0, true}, {51, MARKED, true}, {60, MARKED, true},
+	} row[] = {{100, 0, true},	{50, MARKED, false}, {50, 0, true},	 {51, MARKED, true}, {60, MARKED, true},
 		   {60, MARKED, false}, {60, 0, true},	     {1, MARKED, false}, {0, 0, true}};
 	char text[16];
 	unsigned i;
@@ -168,8 +170,13 @@ END_TEST
 
 static void probes(uint64_t seq, uint8_t flags, uint32_t gen)
 {
-	far_sends(0, &(struct rds_hdr){.seq = seq, .flags = flags, .sport = 1, .ext_type = RDS_EXTHDR_NPATHS,
-				       .ext_npaths = 8, .ext_gen = gen},
+	far_sends(0,
+		  &(struct rds_hdr){.seq = seq,
+				    .flags = flags,
+				    .sport = 1,
+				    .ext_type = RDS_EXTHDR_NPATHS,
+				    .ext_npaths = 8,
+				    .ext_gen = gen},
 		  NULL, 0);
 }
 

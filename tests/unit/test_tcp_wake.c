@@ -31,8 +31,8 @@ static bool pending(void)
 static void helper_receives(void)
 {
 	rx_lock();
-	rds_transport_set.remote = &rds_tcp;
-	rds_transport_set.remote_on = true;
+	rds_transport_set.far[0] = &rds_tcp;
+	rds_transport_set.nfar = 1;
 	rx_unlock();
 }
 

@@ -7,7 +7,6 @@
  */
 #include <stdlib.h>
 
-#include "engine/sys/options.h"
 #include "engine/transport/tcp/tcp.h"
 
 #define PAUSE_NS (100 * 1000000ull)
@@ -71,16 +70,11 @@ static int listen_failed(const struct in6_addr *laddr, int err)
 	char at[RDS_ADDR_STRLEN];
 
 	rds_ip_str(laddr, at);
-	/*
-	 * Most programs on a host talk to each other, and any of them may have the port.  If one does send
-	 * to another host, there is a warning then (conn/route.c).
-	 */
-	if (err == -EADDRINUSE && strcmp(rds_options()->transport, "tcp") != 0)
-		rds_info("TCP port %u of %s is taken: this process reaches no other host from there", rds_tcp_state.port, at);
-	else if (err == -EADDRINUSE)
-		rds_warn("TCP port %u of %s is taken, by the kernel's rds_tcp (rmmod rds_tcp) or by another process "
-			 "that uses RDS at that address: this process reaches no other host from there",
-			 rds_tcp_state.port, at);
+	if (err == -EADDRINUSE)
+		rds_warn_once(
+			"TCP port %u of %s is taken, by the kernel's rds_tcp (rmmod rds_tcp) or by another process "
+			"that uses RDS at that address: this process reaches no other host from there",
+			rds_tcp_state.port, at);
 	else
 		rds_warn("TCP port %u of %s cannot be opened (%s): this process reaches no other host from there",
 			 rds_tcp_state.port, at, strerror(-err));
@@ -129,7 +123,7 @@ int tcp_listen_claims(struct rds_transport *t, const struct in6_addr *laddr, uin
 	}
 	l->next = atomic_load(&rds_tcp_state.listeners);
 	atomic_store(&rds_tcp_state.listeners, l);
-	rds_info("TCP port %u of %s is open to RDS nodes (RDS_PRELOAD_TRANSPORT=shm keeps it closed)",
-		 rds_tcp_state.port, rds_ip_str(laddr, at));
+	rds_info("TCP port %u of %s is open to RDS nodes (RDS_PRELOAD_TRANSPORT=tcp)", rds_tcp_state.port,
+		 rds_ip_str(laddr, at));
 	return 1;
 }
