@@ -254,13 +254,13 @@ section_faults() # nothing lost while connections break and processes are killed
 	FAULT_SEED=$seed FAULT_ROUNDS=$(size 1 5) FAULT_CROWD=$(size 16 64) fault_suite main
 }
 
-section_tcp() # two hosts over TCP: between network namespaces, and against the kernel's rds_tcp in the guest
+section_tcp() # two hosts over TCP: between network namespaces; in the soak also against the kernel's rds_tcp in the guest
 {
 	made main fault-programs || return 1
 	{
 		status=0
 		(TCP_MESSAGES=$(size 2000 20000) TCP_BREAKS=$(size 10 200) delivered tests/tcp/run --build "$work/main") || worse $?
-		(delivered tests/tcp/kernel --build "$work/main") || worse $?
+		[ "$(size 0 1)" = 0 ] || (delivered tests/tcp/kernel --build "$work/main") || worse $?
 		exit $status
 	} | added_up
 	return "${PIPESTATUS[0]}"
