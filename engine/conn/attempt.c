@@ -45,8 +45,6 @@
 
 #include <string.h>
 
-#define REST_ROUNDS 1024
-
 static bool conn_has_congested(const struct rds_conn *conn)
 {
 	const struct rds_cong_map *map;
@@ -266,21 +264,6 @@ static bool conn_wants_attempt(struct rds_conn *conn)
 	return wants && !conn->pending;
 }
 
-/*
- * What has arrived from a node counts as acknowledged there: it is received before the endpoint is closed.
- */
-static void conn_receive_rest(struct rds_conn *conn)
-{
-	unsigned rounds = REST_ROUNDS;
-
-	if (!rds_conn_is_node(conn))
-		return;
-	rx_lock();
-	while (rounds-- && conn->t->ops->progress(conn->t))
-		;
-	rx_unlock();
-}
-
 /* There may be memory now.  The peer has told nothing new: it gets nothing meanwhile. */
 static void conn_up_again(struct rds_conn *conn)
 {
@@ -309,8 +292,10 @@ void rds_conn_retry(struct rds_timer *tm)
 		return;
 	}
 	if (atomic_load(&conn->reset) && conn->ep) {
-		conn_receive_rest(conn);
-		rds_conn_down(conn, conn->ep, -ECONNRESET, false);
+		if (rds_conn_is_node(conn))
+			conn->t->ops->hang_up(conn->ep);
+		else
+			rds_conn_down(conn, conn->ep, -ECONNRESET, false);
 		return;
 	}
 	if (conn->pending && conn->pending_up) {

@@ -55,7 +55,7 @@ static enum rds_rx_verdict receive_ping(struct rds_conn *conn, const struct rds_
 		return RDS_RX_DONE;
 	s = rds_conn_seldom_get(conn);
 	if (!s || s->npongs == RDS_PONGS_MAX) {
-		if (!(conn->t->ops->caps & RDS_TCAP_DIRECT))
+		if (!(conn->t->ops->caps & (RDS_TCAP_DIRECT | RDS_TCAP_NODE)))
 			return RDS_RX_LATER; /* a burst: the rest waits until these are answered */
 		rds_debug("too many pings wait for an answer: one is dropped");
 		return RDS_RX_DONE;

@@ -285,8 +285,8 @@ static enum route_fate route_decide(const struct rds_conn *unrouted, bool local,
 	if (!err && id->peer_slot == REGISTRY_NOBODY && kind == RDS_CONN_UNROUTED)
 		return port_is_gone(dst) ? DROPPED : WAITS;
 	if (err && !local && route_is_to_node(id, unrouted->far)) {
-		if (q->op)
-			return DROPPED; /* operations do not go there */
+		if (q->op || q->u.ext_type)
+			return DROPPED; /* operations and keys do not go there */
 		conn_id_set_node(id);
 		kind = RDS_CONN_PEER;
 	} else if (err && !local) {

@@ -231,6 +231,11 @@ struct rds_transport_ops {
 	 */
 	void (*attach)(struct rds_ep *ep, struct rds_conn *conn);
 	/*
+	 * Only with NODE, helper.  Breaks the endpoint, and receives what the peer takes for received.
+	 * up->down follows.
+	 */
+	void (*hang_up)(struct rds_ep *ep);
+	/*
 	 * Breaks the endpoint: no up-call comes for it afterwards.  Its memory stays until the last
 	 * message in place is released.
 	 */

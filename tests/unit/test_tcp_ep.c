@@ -329,6 +329,50 @@ START_TEST(test_break)
 }
 END_TEST
 
+/* TCP has acknowledged them, so messages that the engine refuses at the break are offered until it takes them. */
+START_TEST(test_break_refused)
+{
+	int fd = peer_is_up();
+
+	atomic_store(&conn->later, 5);
+	peer_sends(fd, 1, 100, 0);
+	peer_sends(fd, 2, 100000, 0);
+	if (_i % 2)
+		peer_resets(fd);
+	else
+		close(fd);
+	progress_until(atomic_load(&conn->downs) == 1);
+	ck_assert_uint_eq(atomic_load(&conn->nseen), 3);
+	ck_seen(conn, 1, 1, 100);
+	ck_seen(conn, 2, 2, 100000);
+	helper_catches_up();
+	ck_all_freed();
+}
+END_TEST
+
+static void hangs_up(void)
+{
+	rds_tcp.ops->hang_up(conn->ep);
+}
+
+/* So does the engine's own end, and the peer is not told that we have what comes later. */
+START_TEST(test_hang_up)
+{
+	int fd = peer_is_up();
+
+	atomic_store(&conn->later, 3);
+	peer_sends(fd, 1, 100, 0);
+	peer_sends(fd, 2, 5000, 0);
+	in_helper(hangs_up);
+	test_until(atomic_load(&conn->downs) == 1);
+	ck_assert_uint_eq(atomic_load(&conn->nseen), 3);
+	ck_seen(conn, 2, 2, 5000);
+	close(fd);
+	helper_catches_up();
+	ck_all_freed();
+}
+END_TEST
+
 /* The break is noticed by a send; what came before it is received all the same. */
 START_TEST(test_break_while_sending)
 {
@@ -472,6 +516,8 @@ static Suite *suite(void)
 	tcase_add_test(t, test_retained);
 	t = suite_case(s, "breaks", tcp_setup, NULL);
 	tcase_add_loop_test(t, test_break, 0, 8);
+	tcase_add_loop_test(t, test_break_refused, 0, 2);
+	tcase_add_test(t, test_hang_up);
 	tcase_add_test(t, test_break_while_sending);
 	t = suite_case(s, "peers", tcp_setup, NULL);
 	tcase_add_test(t, test_byte_by_byte);

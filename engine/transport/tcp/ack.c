@@ -22,11 +22,12 @@
 uint64_t tcp_ack_bytes(struct tcp_ep *ep)
 {
 	uint64_t written = atomic_load_explicit(&ep->out.written, memory_order_acquire);
+	uint64_t before = atomic_load(&ep->acked_before_end);
 	int left = 0;
 
 	if (os_syscall(SYS_ioctl, atomic_load(&ep->fd), SIOCOUTQ, (long)&left, 0, 0, 0) || left < 0 ||
-	    (uint64_t)left > written)
-		return 0;
+	    (uint64_t)left > written || written - (uint64_t)left < before)
+		return before;
 	return written - (uint64_t)left;
 }
 
@@ -52,15 +53,20 @@ void tcp_ack_enable(int fd)
 /* conn->tx */
 void tcp_ack_mark(struct tcp_ep *ep, struct msghdr *msg, struct tcp_ack_mark *mark)
 {
+	const uint32_t flags = SOF_TIMESTAMPING_TX_ACK;
+	struct cmsghdr *cmsg;
+
 	if (likely(!ep->marks) && ep->out.queued - ep->marked < MARK_BYTES)
 		return;
 	ep->marks -= !!ep->marks;
 	ep->marked = ep->out.queued;
-	mark->cmsg = (struct cmsghdr){
-		.cmsg_len = CMSG_LEN(sizeof(mark->flags)), .cmsg_level = SOL_SOCKET, .cmsg_type = SO_TIMESTAMPING};
-	mark->flags = SOF_TIMESTAMPING_TX_ACK;
-	msg->msg_control = mark;
-	msg->msg_controllen = CMSG_SPACE(sizeof(mark->flags));
+	msg->msg_control = mark->bytes;
+	msg->msg_controllen = sizeof(mark->bytes);
+	cmsg = CMSG_FIRSTHDR(msg);
+	cmsg->cmsg_len = CMSG_LEN(sizeof(flags));
+	cmsg->cmsg_level = SOL_SOCKET;
+	cmsg->cmsg_type = SO_TIMESTAMPING;
+	memcpy(CMSG_DATA(cmsg), &flags, sizeof(flags));
 }
 
 /* rx */
@@ -86,7 +92,7 @@ bool tcp_want_room(struct rds_ep *rep, uint64_t seen_ack)
 	if (tcp_acked(rep) > seen_ack)
 		return true;
 	ep->marks = MARK_WRITES;
-	atomic_store(&ep->room_seen, ep->out.acked);
+	atomic_store(&ep->room_seen, tcp_ack_bytes(ep));
 	atomic_store(&ep->wants_room, true);
 	if (ep->out.first)
 		rds_timer_need(&ep->room, os_now_ns() + MS);

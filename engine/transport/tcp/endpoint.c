@@ -9,6 +9,8 @@
 
 #include "engine/transport/tcp/tcp.h"
 
+#define AGAIN_NS (10 * 1000000ull)
+
 static void ep_broken_timer(struct rds_timer *tm)
 {
 	struct tcp_ep *ep = container_of(tm, struct tcp_ep, broken);
@@ -142,18 +144,40 @@ void tcp_ep_broken(struct tcp_ep *ep, int why)
 		rds_timer_set(&ep->broken, os_now_ns());
 }
 
+/*
+ * The peer counts as received what our TCP has acknowledged, and does not send it again.  So from here on
+ * TCP acknowledges nothing more, and all that has come is received before the endpoint goes.  False: not
+ * all of it could be: once more after a while.
+ */
+static bool ep_received_all(struct tcp_ep *ep)
+{
+	bool all;
+
+	atomic_store(&ep->acked_before_end, tcp_ack_bytes(ep));
+	os_shutdown(atomic_load(&ep->fd), SHUT_RDWR);
+	rx_lock();
+	all = tcp_recv_last(ep);
+	rx_unlock();
+	return all;
+}
+
+void tcp_ep_hang_up(struct rds_ep *ep)
+{
+	tcp_ep_broken((struct tcp_ep *)ep, -ECONNRESET);
+}
+
 void tcp_ep_down(struct tcp_ep *ep, int why)
 {
 	if (ep->over)
 		return;
-	ep->over = true;
 	rds_timer_cancel(&ep->deadline);
-	rds_timer_cancel(&ep->broken);
-	if (atomic_load(&ep->state) == TCP_EP_BROKEN && why != -EPROTO) {
-		rx_lock();
-		tcp_recv_last(ep);
-		rx_unlock();
+	if (atomic_load(&ep->state) == TCP_EP_BROKEN && why != -EPROTO && !ep_received_all(ep) &&
+	    atomic_load(&ep->why) != -EPROTO) {
+		rds_timer_set(&ep->broken, os_now_ns() + AGAIN_NS);
+		return;
 	}
+	ep->over = true;
+	rds_timer_cancel(&ep->broken);
 	/* the engine closes ep in this call */
 	ep->head.t->up->down(ep->head.conn, (struct rds_ep *)ep, why, false);
 }

@@ -4,7 +4,8 @@
  *
  * A message is copied once, header and payload, behind the one before it.  So any number of small
  * messages goes to the kernel by one call, as one piece of memory.  A block is freed when the peer's
- * TCP has acknowledged all of it: until then the connection above may want its messages back.
+ * TCP has acknowledged all of it, with the next message: until then the connection above may want its
+ * messages back.
  *
  * This file must not know sockets or endpoints.
  */
@@ -52,10 +53,22 @@ static struct tcp_block *block_get(struct tcp_out *out, size_t size)
 
 static void block_put(struct tcp_out *out, struct tcp_block *b)
 {
-	if (b->size == BLOCK && !out->spare)
+	if (b->size == BLOCK && !out->spare) {
 		out->spare = b;
-	else
+	} else {
+		b->next = out->done;
+		out->done = b;
+	}
+}
+
+static void done_free(struct tcp_out *out)
+{
+	struct tcp_block *b;
+
+	while ((b = out->done)) {
+		out->done = b->next;
 		free(b);
+	}
 }
 
 unsigned char *tcp_out_add(struct tcp_out *out, size_t len)
@@ -63,6 +76,8 @@ unsigned char *tcp_out_add(struct tcp_out *out, size_t len)
 	size_t size = RDS_WIRE_HDR + len;
 	struct tcp_block *b = out->last;
 
+	if (out->done)
+		done_free(out);
 	if (!b || b->size - b->used < size) {
 		b = block_get(out, size);
 		if (!b)
@@ -153,6 +168,7 @@ void tcp_out_acked(struct tcp_out *out, uint64_t bytes)
 
 void tcp_out_rest(struct tcp_out *out)
 {
+	done_free(out);
 	free(out->spare);
 	out->spare = NULL;
 }

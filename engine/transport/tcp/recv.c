@@ -278,11 +278,12 @@ void tcp_recv_now(struct tcp_ep *ep)
 }
 
 /* The connection has broken; what arrived before that counts. */
-void tcp_recv_last(struct tcp_ep *ep)
+bool tcp_recv_last(struct tcp_ep *ep)
 {
 	ep->at_end = true;
 	recv_unlist(ep);
 	recv_some(ep, LAST_READS);
+	return !ep->ready;
 }
 
 void tcp_recv_drop(struct tcp_ep *ep)

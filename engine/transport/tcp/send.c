@@ -76,6 +76,9 @@ int tcp_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const struct io
 	own.ack = 0;
 	own.credit = 0;
 	own.flags &= RDS_FLAG_CONG_BITMAP | RDS_FLAG_RETRANSMITTED;
+	/* a kernel that gets a region's key over TCP may crash (hardened usercopy) */
+	if (own.exthdr[0] != RDS_EXTHDR_NPATHS)
+		memset(own.exthdr, 0, sizeof(own.exthdr));
 	memcpy(to, &own, sizeof(own));
 	rds_copy_gather(to + RDS_WIRE_HDR, iov, len);
 	*pos = (uintptr_t)(to + RDS_WIRE_HDR);

@@ -65,6 +65,7 @@ static const struct rds_transport_ops tcp_ops = {
 	.stop = tcp_stop,
 	.claims = tcp_claims,
 	.connect = tcp_connect,
+	.hang_up = tcp_ep_hang_up,
 	.close = tcp_ep_close,
 	.send = tcp_send,
 	.flush = tcp_flush,

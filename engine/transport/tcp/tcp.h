@@ -66,6 +66,7 @@ struct tcp_block {
 struct tcp_out {
 	struct tcp_block *first, *last;
 	struct tcp_block *spare;
+	struct tcp_block *done; /* to be freed, but not by tcp_out_acked(): a signal may have interrupted malloc() */
 	/* where the oldest message that is not acknowledged begins, in `first` */
 	uint32_t at;
 	uint64_t acked;		    /* the same as an offset in the stream */
@@ -81,7 +82,7 @@ unsigned char *tcp_out_add(struct tcp_out *out, size_t len);
 /* The next bytes to send: how many of iov, at most `most`. */
 unsigned tcp_out_next(const struct tcp_out *out, struct iovec *iov, unsigned most);
 void tcp_out_written(struct tcp_out *out, size_t n);
-/* The peer has so many bytes of the stream.  Frees what only they needed. */
+/* The peer has so many bytes of the stream.  Also in a signal handler. */
 void tcp_out_acked(struct tcp_out *out, uint64_t bytes);
 void tcp_out_rest(struct tcp_out *out); /* frees what is kept for later */
 void tcp_out_free(struct tcp_out *out);
@@ -128,6 +129,8 @@ struct tcp_ep {
 
 	/* conn->tx */
 	struct tcp_out out;
+	/* bytes that were acknowledged before our end was sent, which counts as one that is not */
+	_Atomic uint64_t acked_before_end;
 	_Atomic bool backlog; /* the kernel takes no more: push when there is room */
 	_Atomic bool wants_room;
 	unsigned marks;		    /* the next writes are marked (ack.c) */
@@ -188,6 +191,7 @@ void tcp_ep_unwatch(struct tcp_ep *ep);
 void tcp_ep_up(struct tcp_ep *ep);
 void tcp_ep_down(struct tcp_ep *ep, int why);
 void tcp_ep_broken(struct tcp_ep *ep, int why); /* any thread */
+void tcp_ep_hang_up(struct rds_ep *ep);
 void tcp_ep_close(struct rds_ep *ep);
 void tcp_ep_keep(struct rds_ep *ep, bool on);
 
@@ -217,9 +221,8 @@ void tcp_describe(struct rds_ep *ep, struct rds_ep_tcp *out);
 
 /* ack.c */
 struct tcp_ack_mark {
-	struct cmsghdr cmsg;
-	uint32_t flags;
-} __attribute__((aligned(sizeof(size_t))));
+	_Alignas(struct cmsghdr) unsigned char bytes[CMSG_SPACE(sizeof(uint32_t))];
+};
 uint64_t tcp_acked(struct rds_ep *ep);
 bool tcp_want_room(struct rds_ep *ep, uint64_t seen_ack);
 /*
@@ -238,7 +241,7 @@ void tcp_room_timer(struct rds_timer *tm); /* helper */
 bool tcp_progress(struct rds_transport *t);
 void tcp_recv_ready(struct tcp_ep *ep, bool at_end);
 void tcp_recv_now(struct tcp_ep *ep);  /* some of what is there, or the end */
-void tcp_recv_last(struct tcp_ep *ep); /* all that is there, or was left */
+bool tcp_recv_last(struct tcp_ep *ep); /* all that is there, or was left; false: some of it is refused */
 void tcp_recv_drop(struct tcp_ep *ep);
 bool tcp_recv_awaits(void); /* there is input that can be taken */
 
