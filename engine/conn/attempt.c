@@ -271,6 +271,8 @@ static void conn_up_again(struct rds_conn *conn)
 
 	rds_lock(&conn->tx);
 	there = (struct rds_received){.acked = conn->acked, .all = conn->received};
+	if (there.all < there.acked) /* a node tells nothing */
+		there.all = there.acked;
 	rds_unlock(&conn->tx);
 	rds_conn_up(conn, conn->pending, there);
 }

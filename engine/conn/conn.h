@@ -271,6 +271,11 @@ static inline bool rds_conn_is_node(const struct rds_conn *conn)
 {
 	return rds_conn_id_is_node(&conn->id);
 }
+/* A node's first number is that of the first probe (node.c). */
+static inline uint64_t rds_conn_first_number(const struct rds_conn_id *id)
+{
+	return rds_conn_id_is_node(id) ? 2 : 1;
+}
 /* To a process of another host, which speaks this library's language.  tx held. */
 static inline bool rds_conn_is_to_far_process(const struct rds_conn *conn)
 {

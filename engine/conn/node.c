@@ -73,6 +73,9 @@ struct rds_queue_item **rds_conn_node_unprobe(struct rds_conn *conn)
  * number to expect: a higher one would have them dropped, and a lower one would have the peer take
  * what it has already.  It has the number of the message before it, which the peer takes, and expects
  * what it has expected before.  If the connection breaks, it is not sent again, but made anew.
+ *
+ * Nothing of ours goes before the node has got the first one.  It may know an earlier process of this
+ * address, which had higher numbers: what it was sent, and is sent again after a break, it would drop.
  */
 static void node_probe(struct rds_conn *conn)
 {
@@ -85,6 +88,7 @@ static void node_probe(struct rds_conn *conn)
 	else
 		q->hdr.seq = (*place ? (*place)->u.seq : conn->next_tx) - 1;
 	q->hdr.sport = PROBE_PORT;
+	q->holds = !conn->acked;
 	rds_conn_node_introduce(&q->hdr);
 	q->u = (struct rds_queue_unacked){.seq = q->hdr.seq, .sport = PROBE_PORT, .cancelled = true};
 	q->next = *place;

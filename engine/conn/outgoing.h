@@ -67,6 +67,8 @@ struct rds_queue_item {
 	struct rds_hdr hdr;
 	struct rds_queue_handoff handoff;
 	bool was_sent; /* a transport had it once: the peer may have it already */
+	/* the first probe to a node: it stays first until the peer has it (node.c) */
+	bool holds;
 	/* UNROUTED: queued before its port was last asked for, so the answer counts for it */
 	bool port_asked;
 	/* the other user whose process is to get it (meant_for.c), as in peer_slot; 0: any */

@@ -281,9 +281,18 @@ static void queue_pop(struct rds_conn *conn)
  */
 static bool queue_item_wanted(const struct rds_conn *conn, struct rds_queue_item *q)
 {
+	if (unlikely(q->holds))
+		return !conn->acked;
 	if (unlikely(q->op))
 		return rds_conn_client.item_wanted(q);
 	return q->u.op || q->u.report || likely(!rds_queue_item_outlived(conn, q));
+}
+
+static bool queue_item_may_go(struct rds_conn *conn, struct rds_queue_item *q)
+{
+	if (unlikely(q->holds))
+		return !q->was_sent;
+	return !q->op || rds_conn_client.item_may_send(conn, q);
 }
 
 /*
@@ -296,7 +305,7 @@ static struct rds_queue_item *queue_first(struct rds_conn *conn)
 
 	while ((q = conn->queue)) {
 		if (likely(queue_item_wanted(conn, q)))
-			return !q->op || rds_conn_client.item_may_send(conn, q) ? q : NULL;
+			return queue_item_may_go(conn, q) ? q : NULL;
 		rds_queue_unacked_release(&q->u);
 		queue_pop(conn);
 	}
@@ -373,8 +382,12 @@ void rds_queue_flush(struct rds_conn *conn)
 			rds_queue_unacked_release(&q->u);
 		else
 			rds_queue_unacked_push(conn, &q->u);
-		queue_pop(conn);
 		sent = true;
+		if (unlikely(q->holds)) {
+			q->was_sent = told = true;
+			break;
+		}
+		queue_pop(conn);
 	}
 	if (sent)
 		ops->flush(conn->ep, true);
@@ -396,7 +409,7 @@ struct rds_queue_item *rds_queue_item_copy(struct rds_conn *conn, struct rds_ep 
 	if (unlikely(u->again) && !(u->report & RDS_REPORT_END))
 		q->u.op = 0; /* already settled (rds_ops_judge()) */
 	q->was_sent = true;
-	q->port_asked = false;
+	q->port_asked = q->holds = false;
 	q->meant_slot = rds_conn_others_slot(conn);
 	q->meant_gen = 0;
 	q->hdr = (struct rds_hdr){.seq = u->seq,

@@ -19,7 +19,7 @@ static struct rds_queue_item *queue_item_new(const struct rds_conn_outgoing *out
 		return NULL;
 	q->u = out->u;
 	q->hdr = out->hdr;
-	q->was_sent = q->port_asked = false;
+	q->was_sent = q->port_asked = q->holds = false;
 	q->meant_slot = 0;
 	q->meant_gen = 0;
 	q->answers = NULL;
