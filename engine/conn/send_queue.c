@@ -433,10 +433,13 @@ struct rds_queue_item *rds_queue_item_copy(struct rds_conn *conn, struct rds_ep 
 /*
  * The endpoint broke: unacknowledged messages are sent again, before every waiting one, in order.
  * They are taken from the newest to the oldest, so that the order holds at any time.  False: no
- * memory, the rest is still in ep.
+ * memory, the rest is still in ep.  While there is memory for some, it is soon tried again: with a
+ * pause that doubles each time, many messages would take minutes.
  */
 bool rds_queue_requeue(struct rds_conn *conn, struct rds_ep *ep)
 {
+	const unsigned before = conn->count;
+
 	for (; conn->count; conn->count--) {
 		struct rds_queue_unacked *u = rds_queue_unacked_at(conn, conn->count - 1);
 		struct rds_queue_item *q;
@@ -448,8 +451,11 @@ bool rds_queue_requeue(struct rds_conn *conn, struct rds_ep *ep)
 			continue;
 		}
 		q = rds_queue_item_copy(conn, ep, u);
-		if (!q)
+		if (!q) {
+			if (conn->count < before)
+				conn->backoff_ms = 0;
 			return false;
+		}
 		q->next = conn->queue;
 		if (!conn->queue)
 			conn->queue_tail = &q->next;

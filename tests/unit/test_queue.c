@@ -192,7 +192,11 @@ START_TEST(test_before_what_waits)
 	give(3);
 	state(RDS_CONN_CONNECTING);
 	give(2);
-	ck_assert(!broken(2));
+	conn.backoff_ms = 640;
+	ck_assert(!broken(0));
+	ck_assert_uint_eq(conn.backoff_ms, 640);
+	ck_assert(!broken(2)); /* there was memory for some, and soon there is for more */
+	ck_assert_uint_eq(conn.backoff_ms, 0);
 	ck_assert(broken(-1));
 	all_go_again(1, 4, 5);
 }
