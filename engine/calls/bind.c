@@ -158,6 +158,12 @@ static int bind_port(struct rds_sock *sk, const struct rds_addr *addr, int trans
 		rds_call_port_close(sk, false); /* it may have a name */
 		return ret;
 	}
+	/*
+	 * Another process may have had the port, and sent messages that have not been received yet.  A
+	 * port that the registry has chosen is hardly ever one of those.
+	 */
+	if (addr->port)
+		rds_sock_new_owner(sk);
 	laddr.port = port;
 	RDS_SOCK_SET_ADDR(sk, laddr, &laddr);
 	RDS_SOCK_SET(sk, bound_scope, addr->scope);
@@ -172,7 +178,7 @@ static int bind_port(struct rds_sock *sk, const struct rds_addr *addr, int trans
 	 */
 	rx_lock();
 	(void)rds_progress_round_locked();
-	rds_transport_catch_up();
+	rds_transport_catch_up(false);
 	if (atomic_load(&sk->open)) {
 		rds_sock_bound_insert(sk);
 		RDS_SOCK_SET(sk, bound, true);

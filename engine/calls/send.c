@@ -100,8 +100,6 @@ static inline void send_address(struct send_call *c, const struct rds_sock_dst *
 	out->u.sport = out->hdr.sport = sk->laddr.port;
 	out->u.dport = out->hdr.dport = c->dst.port;
 	out->u.sock = d->sock;
-	if (unlikely(sk->owner_since))
-		out->hdr.flags = d->followed ? 0 : RDS_FLAG_NEW_OWNER;
 	if (unlikely(c->rdma.async)) {
 		out->u.report = RDS_REPORT_END;
 		out->u.async = c->rdma.async;
@@ -168,8 +166,6 @@ static enum admit send_admit(struct send_call *c, struct rds_sock_dst *d, int *e
 		rds_sock_snd_sub(sk, 1, out->len);
 		return SENT;
 	}
-	if (unlikely(sk->owner_since))
-		d->followed = true;
 	conn->room_sought = false;
 	rds_conn_count_sent(conn, out->len);
 	c->rdma.async = NULL; /* belongs to the message from now on */

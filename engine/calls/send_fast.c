@@ -38,9 +38,9 @@ static bool send_path_is_clear(const struct rds_conn *conn, const struct rds_soc
 {
 	return atomic_load_explicit(&conn->state, memory_order_relaxed) == RDS_CONN_UP && !conn->queue &&
 	       !conn->impatient && !atomic_load_explicit(&conn->nanswers, memory_order_relaxed) &&
-	       conn->count < conn->cap && !(conn->t->ops->caps & RDS_TCAP_DIRECT) &&
-	       !rds_cong_far_has(&conn->fcong, port) && send_has_room(sk, len) &&
-	       !atomic_load_explicit(&sk->handing_off, memory_order_relaxed);
+	       conn->count < conn->cap && sk->owner_number <= conn->owners_told &&
+	       !(conn->t->ops->caps & RDS_TCAP_DIRECT) && !rds_cong_far_has(&conn->fcong, port) &&
+	       send_has_room(sk, len) && !atomic_load_explicit(&sk->handing_off, memory_order_relaxed);
 }
 
 /* As send_admit() in send.c and rds_conn_xmit() do.  conn->tx held. */
@@ -91,8 +91,7 @@ bool rds_call_send_fast(struct rds_sock *sk, const void *buf, size_t len, const 
 	 * Raw bytes are set only in a bound socket, and a connection only after all other checks
 	 * have passed.
 	 */
-	if (likely(d->rawlen == RDS_DST_RAW4 && memcmp(d->raw, &name, RDS_DST_RAW4) == 0 && rds_route_dst_fresh(d) &&
-		   (!sk->owner_since || d->followed))) {
+	if (likely(d->rawlen == RDS_DST_RAW4 && memcmp(d->raw, &name, RDS_DST_RAW4) == 0 && rds_route_dst_fresh(d))) {
 		rds_lock(&d->conn->tx);
 		/* Checked again under conn->tx: the connection may have been removed meanwhile. */
 		sent = d->conn_gen == atomic_load_explicit(&rds_route_gen, memory_order_acquire) &&

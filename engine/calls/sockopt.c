@@ -70,12 +70,6 @@ static int set_cancel_sent_to(struct rds_sock *sk, const void *val, int len)
 		c.dst.port = ntohs(sin6.sin6_port);
 	}
 	rds_conn_each(conn_cancel_sent_to, &c);
-	/* the message with RDS_FLAG_NEW_OWNER may have been cancelled, too */
-	if (unlikely(sk->owner_since)) {
-		rds_lock(&sk->tx);
-		rds_sock_dst_slot(sk, c.dst.port)->followed = false;
-		rds_unlock(&sk->tx);
-	}
 	rds_sock_wake(sk, POLLOUT | POLLWRNORM);
 	if (atomic_load(&rds_conn_work_pending))
 		rds_conn_work_run();

@@ -116,9 +116,7 @@ struct rds_conn *rds_conn_opened(struct rds_transport *t, struct rds_ep *ep, con
  */
 static void conn_close_first(struct rds_conn *conn)
 {
-	rx_lock();
-	rds_transport_catch_up();
-	rx_unlock();
+	rds_transport_meet();
 	rds_conn_drop(conn, conn->ep, -EALREADY, false);
 }
 

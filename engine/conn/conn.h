@@ -111,6 +111,7 @@ struct rds_conn {
 	uint64_t received; /* by the peer, when the connection came up (rds_received.all) */
 	struct rds_queue_unacked *unacked; /* ring buffer of cap entries, first at head */
 	unsigned head, count, cap;
+	uint32_t owners_told; /* the highest owner_number of a socket of which the endpoint has had a message */
 	struct rds_queue_item *queue, **queue_tail;
 	/* state: written under control + tx, read under either */
 	_Atomic enum rds_conn_state state;

@@ -123,6 +123,7 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 	conn->t = conn_transport_for(kind, id);
 	conn->retry.fn = rds_conn_retry;
 	conn->next_tx = rds_conn_first_number(id);
+	conn->owners_told = 0;
 	conn->acked = conn->received = 0;
 	atomic_store(&conn->sent, 0);
 	atomic_store(&conn->ack_lied, false);

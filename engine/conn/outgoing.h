@@ -119,15 +119,24 @@ static inline void rds_conn_note_sending(struct rds_conn *conn, uint64_t seq)
 	if (seq > atomic_load_explicit(&conn->sent, memory_order_relaxed))
 		atomic_store_explicit(&conn->sent, seq, memory_order_relaxed);
 }
-/* RDS_FLAG_NEW_OWNER goes to processes of this host only. */
+/*
+ * RDS_FLAG_NEW_OWNER goes to processes of this host only, with the first message of the socket over each
+ * connection.  Messages of others that were bound or taken over later say as much.
+ */
 static inline void rds_conn_hdr_fit(const struct rds_conn *conn, struct rds_hdr *hdr, const struct rds_sock *sk)
 {
-	if (likely(!(hdr->flags & RDS_FLAG_NEW_OWNER)))
-		return;
-	if (!sk || (conn->t->ops->caps & RDS_TCAP_REMOTE))
+	if (likely(!sk || sk->owner_number <= conn->owners_told) || (conn->t->ops->caps & RDS_TCAP_REMOTE)) {
 		hdr->flags &= (uint8_t)~RDS_FLAG_NEW_OWNER;
-	else
-		hdr->owner_since = sk->owner_since;
+		return;
+	}
+	hdr->flags |= RDS_FLAG_NEW_OWNER;
+	hdr->owner_since = sk->owner_since;
+}
+/* The endpoint has it. */
+static inline void rds_conn_hdr_given(struct rds_conn *conn, const struct rds_sock *sk)
+{
+	if (unlikely(sk && sk->owner_number > conn->owners_told))
+		conn->owners_told = sk->owner_number;
 }
 static inline void rds_conn_count_sent(struct rds_conn *conn, uint64_t len)
 {

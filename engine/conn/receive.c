@@ -13,9 +13,10 @@
 #include "engine/conn/incoming.h"
 
 /*
- * When the socket of the message that waits for older ones changed its owner; 0: no message waits.
+ * When the socket of the message that waits for older ones changed its owner; 0: no message waits.  And
+ * when that of the oldest one did that it has met, and that comes again later.
  */
-static uint64_t receive_catching_up;
+static uint64_t receive_catching_up, receive_put_off;
 
 static void receive_stamp(struct rds_sock *sk, struct rds_inc *inc)
 {
@@ -110,18 +111,22 @@ static enum rds_rx_verdict receive_dispatch(struct rds_conn *conn, struct rds_ep
  * Older messages come first, so the transports are read for them.  If another message waits for
  * that already, and its socket changed its owner earlier, this message comes after it.  Whatever
  * that one waits for was sent before its change, so it lies before this message.  And messages that
- * this one waits for do not lie behind a newer one.
+ * this one waits for do not lie behind a newer one.  If some cannot be received now, this message comes
+ * again later, and so do those whose sockets changed their owners after that.
  */
 static bool receive_catch_up(const struct rds_hdr *hdr)
 {
-	uint64_t outer = receive_catching_up;
+	uint64_t outer = receive_catching_up, since = hdr->owner_since ? hdr->owner_since : 1;
+	bool all;
 
-	if (outer && hdr->owner_since > outer)
-		return false;
-	receive_catching_up = hdr->owner_since ? hdr->owner_since : 1;
-	rds_transport_catch_up();
+	if (!outer)
+		receive_put_off = UINT64_MAX;
+	receive_catching_up = since;
+	all = (!outer || since <= outer) && rds_transport_catch_up(true) && since <= receive_put_off;
 	receive_catching_up = outer;
-	return true;
+	if (!all && since < receive_put_off)
+		receive_put_off = since;
+	return all;
 }
 
 /* Threads may wait for a congested port until its process ends. */
@@ -162,7 +167,8 @@ enum rds_rx_verdict rds_conn_receive(struct rds_conn *conn, struct rds_ep *ep, c
 		receive_watch(conn, ep);
 		return RDS_RX_DONE;
 	}
-	if (unlikely(hdr->flags & RDS_FLAG_NEW_OWNER) && !receive_catch_up(hdr))
+	if (unlikely(hdr->flags & RDS_FLAG_NEW_OWNER) && !receive_catch_up(hdr) &&
+	    !(rds_transport_ep_ops(ep)->caps & RDS_TCAP_DIRECT))
 		return RDS_RX_LATER;
 	next = atomic_load_explicit(&conn->next_rx, memory_order_relaxed);
 	if (unlikely(hdr->seq < next &&

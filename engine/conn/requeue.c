@@ -45,7 +45,7 @@ static void item_make_new(struct rds_queue_item *q)
 {
 	q->next = NULL;
 	q->was_sent = false;
-	q->hdr.flags = q->u.flags = q->hdr.flags & RDS_FLAG_NEW_OWNER;
+	q->hdr.flags = q->u.flags = 0;
 	q->u.once = q->u.again = false;
 	if (!(q->u.report & RDS_REPORT_END)) /* else u.async is the report of the message */
 		q->u.op = 0;

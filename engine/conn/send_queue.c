@@ -349,6 +349,8 @@ static int queue_give(struct rds_conn *conn, struct rds_queue_item *q)
 	rds_wire_hdr_encode(&q->hdr, &wire, false);
 	rds_conn_note_sending(conn, q->u.seq);
 	err = rds_conn_xmit_ep(conn, &wire, &iov, q->hdr.len, &q->u.pos);
+	if (likely(!err))
+		rds_conn_hdr_given(conn, q->u.sk);
 	if (piece) {
 		free(bytes);
 		if (err)
@@ -440,6 +442,7 @@ bool rds_queue_requeue(struct rds_conn *conn, struct rds_ep *ep)
 {
 	const unsigned before = conn->count;
 
+	conn->owners_told = 0; /* what has told the peer may not come */
 	for (; conn->count; conn->count--) {
 		struct rds_queue_unacked *u = rds_queue_unacked_at(conn, conn->count - 1);
 		struct rds_queue_item *q;

@@ -100,6 +100,7 @@ int rds_conn_xmit(struct rds_conn *conn, struct rds_conn_outgoing *out)
 	err = out->may_wait ? ops->send(conn->ep, &wire, out->iov, out->len, &out->u.pos)
 			    : rds_conn_xmit_ep(conn, &wire, out->iov, out->len, &out->u.pos);
 	if (likely(err == 0)) {
+		rds_conn_hdr_given(conn, out->u.sk);
 		if (ops->caps & RDS_TCAP_DIRECT)
 			rds_queue_unacked_release(&out->u);
 		else

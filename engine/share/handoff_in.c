@@ -206,7 +206,7 @@ static int handoff_revive_socket(struct rds_sock *sk, const struct rds_share_sta
 	bool mine = false;
 
 	handoff_apply_state(sk, st);
-	sk->owner_since = os_now_ns();
+	rds_sock_new_owner(sk);
 	atomic_store(&sk->hidden_out, true); /* the last owner may have filled the send buffer */
 	rds_lock(&rds_lock_control);
 	rx_lock();

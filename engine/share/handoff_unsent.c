@@ -24,7 +24,6 @@
 #include <string.h>
 
 #include "engine/conn/outgoing.h"
-#include "engine/wire/port_set.h"
 #include "engine/rdma/rdma.h"
 
 /* ---- the process that hands off ---- */
@@ -189,24 +188,6 @@ static struct rds_queue_item *unsent_take_run(struct rds_queue_item **list)
 	return run;
 }
 
-/*
- * Flags the first message to each port as the new owner's. The receiver accepts the last owner's
- * older messages before it, so further messages to that port need no flag. But the first one may be
- * for an earlier socket of the port, and go nowhere: so the first one for each socket has the flag.
- */
-static void unsent_flag_follows(struct rds_queue_item *run)
-{
-	static struct rds_port_set said RDS_TABLE; /* control */
-	struct rds_queue_item *q;
-	uint32_t last = 0;
-
-	for (q = run; q; last = q->u.sock, q = q->next)
-		if (rds_port_set_add(&said, q->hdr.dport) || q->u.sock != last)
-			q->hdr.flags = RDS_FLAG_NEW_OWNER;
-	for (q = run; q; q = q->next)
-		rds_port_set_del(&said, q->hdr.dport);
-}
-
 static void unsent_lose_list(struct rds_queue_item *list)
 {
 	struct rds_queue_item *q;
@@ -234,8 +215,6 @@ void rds_handoff_unsent_send(struct rds_sock *sk, bool counted)
 		run = unsent_take_run(&list);
 		for (q = run; q; q = q->next)
 			unsent_set_sender(sk, q, counted);
-		if (!counted)
-			unsent_flag_follows(run);
 		if (!rds_route_send_list(&id, run, atomic_load(&sk->transport) == RDS_TRANS_IB))
 			unsent_lose_list(run);
 	}

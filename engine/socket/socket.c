@@ -226,6 +226,14 @@ int rds_sock_export_all(void)
 
 /* ---- creation ---- */
 
+void rds_sock_new_owner(struct rds_sock *sk)
+{
+	static _Atomic uint32_t number;
+
+	sk->owner_since = os_now_ns();
+	sk->owner_number = atomic_fetch_add(&number, 1) + 1;
+}
+
 static void sock_init(struct rds_sock *sk, uint64_t inode)
 {
 	rds_sock_state_init(sk);
@@ -236,6 +244,7 @@ static void sock_init(struct rds_sock *sk, uint64_t inode)
 	atomic_store(&sk->snd, 0);
 	sk->handoff = NULL;
 	sk->owner_since = 0;
+	sk->owner_number = 0;
 	sk->rx_head = NULL;
 	sk->rx_tail = &sk->rx_head;
 	sk->rcv_bytes = 0;

@@ -48,7 +48,6 @@ struct rds_sock_dst {
 	uint64_t bind_gen, conn_gen;
 	/* the socket that has the port as of bind_gen, as in struct rds_queue_unacked */
 	uint32_t sock;
-	bool followed; /* RDS_FLAG_NEW_OWNER has been sent there */
 };
 
 struct rds_sock_zcopy {
@@ -124,10 +123,12 @@ struct rds_sock {
 	/* bytes accounted (low part) and messages in flight: rds_snd_* below */
 	_Atomic uint64_t snd;
 	/*
-	 * when this process took the socket over (RDS_FLAG_NEW_OWNER), else 0; written before the
-	 * socket is listed
+	 * When this process took the socket over, or bound it to a port that others may have had
+	 * (RDS_FLAG_NEW_OWNER), else 0; and the how manieth socket of this process that was.  Written
+	 * before the socket is listed, or bound.
 	 */
 	uint64_t owner_since;
+	uint32_t owner_number;
 	/* unsent messages that are handed off with it (share/handoff_unsent.c; control) */
 	struct rds_queue_item *handoff;
 
@@ -245,6 +246,7 @@ static inline void rds_sock_hold(struct rds_sock *sk)
 void rds_sock_each(void (*fn)(struct rds_sock *sk, void *arg), void *arg);
 /* caller holds control */
 void rds_sock_each_locked(void (*fn)(struct rds_sock *sk, void *arg), void *arg);
+void rds_sock_new_owner(struct rds_sock *sk); /* other processes may have sent from its port, until now */
 bool rds_sock_hung_up(struct rds_sock *sk); /* the kernel reports a hang-up */
 /* control held.  True: the helper has a number for it, in its own descriptor table */
 bool rds_sock_unlist(struct rds_sock *sk);

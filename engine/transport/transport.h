@@ -344,9 +344,11 @@ struct rds_transport_ops {
 	bool (*progress)(struct rds_transport *t);
 	/*
 	 * Called in up->message: messages that have arrived over other endpoints are received
-	 * before that message.  NULL: the transport cannot tell.
+	 * before that message.  False: some lie where this thread cannot get them now, so the message
+	 * is to come again (RDS_RX_LATER); with `all` none was received then.  NULL: the transport
+	 * cannot tell.
 	 */
-	void (*catch_up)(struct rds_transport *t);
+	bool (*catch_up)(struct rds_transport *t, bool all);
 	void (*ack)(struct rds_ep *ep, uint64_t seq);
 	/*
 	 * Reads `len` bytes of the peer's memory, at the places that the peer has named, which add
@@ -530,14 +532,22 @@ void rds_transport_fork_child(void);
 
 /*
  * Receives what has arrived from any process of this host before the message that is being
- * received, unless memory is short.
+ * received, unless memory is short.  False: not all of it, as catch_up() says.
  */
-static inline void rds_transport_catch_up(void)
+static inline bool rds_transport_catch_up(bool all)
 {
 	struct rds_transport *t = rds_transport_set.shm;
 
-	if (t->ops->catch_up)
-		t->ops->catch_up(t);
+	return !t->ops->catch_up || t->ops->catch_up(t, all);
+}
+
+/* Receives all that has come over FIRST endpoints, also over such that are new.  No lock is held. */
+static inline void rds_transport_meet(void)
+{
+	struct rds_transport *t = rds_transport_set.shm;
+
+	if (t->ops->meet)
+		t->ops->meet(t);
 }
 
 /*

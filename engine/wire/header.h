@@ -35,8 +35,8 @@ enum { RDS_FLAG_CONG_BITMAP = 1, RDS_FLAG_ACK_REQUIRED = 2, RDS_FLAG_RETRANSMITT
 #define RDS_REDIRECT_ACK_BYTES 11u /* the acknowledgement: the same bytes, and a byte of 1 */
 /*
  * A flag of this library alone, never between hosts. The socket that sent this message belonged to
- * another process before, and messages of that process may still lie where it put them. These are
- * older than owner_since, the monotonic clock at the change of owner, in the place of `ack`.
+ * another process before, or its port may have, and messages of that process may still lie where it put
+ * them. These are older than owner_since, the monotonic clock at the change, in the place of `ack`.
  */
 #define RDS_FLAG_NEW_OWNER 0x10
 /* A flag of this library alone: a piece of an RDMA operation or of its answer (op_header.h). */

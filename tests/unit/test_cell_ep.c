@@ -116,6 +116,7 @@ static unsigned n_got, n_writable, n_down;
 static enum rds_rx_verdict verdict;
 static bool acks, awaits, was_gone;
 static int why_down;
+static void (*in_message)(void); /* before that verdict, once */
 
 /* Of two more connections, each of which a thread asks for: both threads are there at the same time. */
 static struct rds_conn *others[2];
@@ -131,8 +132,14 @@ static enum rds_rx_verdict on_message(struct rds_conn *conn, struct rds_ep *ep, 
 		return RDS_RX_DONE;
 	}
 	ck_assert_ptr_eq(conn, far);
-	if (verdict != RDS_RX_DONE && rx->hdr.seq == verdict_at)
+	if (verdict != RDS_RX_DONE && rx->hdr.seq == verdict_at) {
+		void (*fn)(void) = in_message;
+
+		in_message = NULL;
+		if (fn)
+			fn();
 		return verdict;
+	}
 	ck_assert_uint_eq(*(const uint64_t *)rx->data, rx->hdr.seq);
 	ck_assert_uint_lt(n_got, 64);
 	got[n_got++] = rx->hdr.seq;
@@ -583,6 +590,41 @@ START_TEST(later)
 }
 END_TEST
 
+/* The next message, and one of which it is not known whose it is. */
+static struct rds_ep *unknown_ep;
+
+static void more_comes(void)
+{
+	struct rds_ep *ep = near_ep;
+
+	sends(3, 3);
+	near_ep = unknown_ep;
+	sends(1, 1);
+	near_ep = ep;
+	ck_assert(!shm_cells_catch_up(true, true));
+}
+
+/* What waits is on one list only, whatever comes before it is known that it has to wait. */
+START_TEST(later_and_more_comes)
+{
+	far_open();
+	verdict = RDS_RX_LATER;
+	verdict_at = 2;
+	in_message = more_comes;
+	ck_assert_int_eq(shm_open_cells(&rds_shm.t, &near->id, near, &unknown_ep), 0);
+	sends(1, 2);
+	rx_lock();
+	ck_assert(shm_cells_drain());
+	in_order(1);
+	verdict = RDS_RX_DONE;
+	rx_unlock();
+	ck_assert(meets);
+	drain();
+	in_order(3);
+	ck_assert_uint_eq(n_opened, 1);
+}
+END_TEST
+
 START_TEST(room)
 {
 	far_open();
@@ -933,6 +975,7 @@ int main(void)
 	tcase_add_test(tc, rests);
 	tcase_add_test(tc, two_threads_meet);
 	tcase_add_loop_test(tc, later, 0, 2);
+	tcase_add_test(tc, later_and_more_comes);
 	tcase_add_test(tc, room);
 	tcase_add_test(tc, who_is_woken);
 	tcase_add_test(tc, leader_not_found);

@@ -301,6 +301,7 @@ static void closed(void)
 static void follows(void)
 {
 	sock.owner_since = 1234;
+	sock.owner_number = 1;
 }
 static void bad_bytes(void)
 {

@@ -2,7 +2,8 @@
 /*
  * test_recv.c - a receive and the state that it leaves: where the bytes of a message lie that its
  * transport does not keep, delivered on the fast path and on the full one; which sockets are noted
- * as having input that the kernel does not show; pings that cannot be noted at once.
+ * as having input that the kernel does not show; pings that cannot be noted at once; which messages
+ * wait for older ones of other processes.
  */
 #include <arpa/inet.h>
 #include <check.h>
@@ -290,6 +291,117 @@ START_TEST(test_pings)
 }
 END_TEST
 
+/* ---- sockets that changed their owners, each over a connection of its own ---- */
+
+#define OWNERS 5 /* the number of each is when that was */
+
+static struct rds_conn owners[OWNERS];
+static enum rds_rx_verdict verdicts[OWNERS];
+static uint64_t lie[OWNERS], nlie; /* whose messages the transport has, in this order */
+static bool complete;
+
+static void ignore_ack(struct rds_ep *ep, uint64_t to)
+{
+	(void)ep, (void)to;
+}
+
+static enum rds_rx_verdict owner_sends(uint64_t since)
+{
+	struct rds_rx rx = {
+		.hdr = {.seq = 1, .sport = 7, .dport = PORT, .flags = RDS_FLAG_NEW_OWNER, .owner_since = since}};
+
+	verdicts[since] = rds_conn_receive(&owners[since], (struct rds_ep *)&endpoint, &rx);
+	return verdicts[since];
+}
+
+/* What the engine does not take is not offered once more in the same look. */
+static bool owners_catch_up(struct rds_transport *t, bool all)
+{
+	(void)t;
+	ck_assert(all);
+	while (nlie)
+		owner_sends(lie[--nlie]);
+	return complete;
+}
+
+static const struct rds_transport_ops owners_ops = {.ack = ignore_ack, .catch_up = owners_catch_up};
+
+static void owners_setup(void)
+{
+	unsigned i;
+
+	setup();
+	transport.ops = &owners_ops;
+	for (i = 0; i < OWNERS; i++)
+		owners[i] = conn;
+	complete = true;
+	nlie = 0;
+	rx_lock();
+}
+
+static void owners_teardown(void)
+{
+	rx_unlock();
+	transport.ops = &ops;
+}
+
+/* first: looked at first */
+static void owners_lie(uint64_t first, uint64_t then)
+{
+	lie[0] = then;
+	lie[1] = first;
+	nlie = 2;
+}
+
+/*
+ * While 1 looks for older ones, 2 has to come again. So has 3, which has looked for older ones from the
+ * beginning.
+ */
+START_TEST(owner_meets_one_put_off)
+{
+	owners_lie(1, 2);
+	ck_assert_int_eq(owner_sends(3), RDS_RX_LATER);
+	ck_assert_int_eq(verdicts[1], RDS_RX_DONE);
+	ck_assert_int_eq(verdicts[2], RDS_RX_LATER);
+	ck_assert_int_eq(owner_sends(2), RDS_RX_DONE);
+	ck_assert_int_eq(owner_sends(3), RDS_RX_DONE);
+}
+END_TEST
+
+/* So have all that have changed their owners after that, and no others. */
+START_TEST(owner_put_off_holds_up_later_ones)
+{
+	lie[0] = 3;
+	lie[1] = 2;
+	lie[2] = 1;
+	nlie = 3;
+	ck_assert_int_eq(owner_sends(4), RDS_RX_LATER);
+	ck_assert_int_eq(verdicts[3], RDS_RX_LATER);
+	ck_assert_int_eq(verdicts[2], RDS_RX_LATER);
+	ck_assert_int_eq(verdicts[1], RDS_RX_DONE);
+	owners_lie(4, 1);
+	ck_assert_int_eq(owner_sends(2), RDS_RX_DONE);
+	ck_assert_int_eq(verdicts[4], RDS_RX_LATER);
+	ck_assert_int_eq(verdicts[1], RDS_RX_DONE);
+	ck_assert_int_eq(owner_sends(3), RDS_RX_DONE);
+}
+END_TEST
+
+/* The transport does not get at all of them. */
+START_TEST(owner_with_some_out_of_reach)
+{
+	complete = false;
+	owners_lie(2, 1);
+	ck_assert_int_eq(owner_sends(3), RDS_RX_LATER);
+	ck_assert_int_eq(verdicts[2], RDS_RX_LATER);
+	ck_assert_int_eq(verdicts[1], RDS_RX_LATER);
+	complete = true;
+	owners_lie(2, 1);
+	ck_assert_int_eq(owner_sends(3), RDS_RX_DONE);
+	ck_assert_int_eq(verdicts[2], RDS_RX_DONE);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("recv");
@@ -301,5 +413,9 @@ int main(void)
 	tcase_add_test(t, test_unseen);
 	tcase_add_test(t, test_leader_woken_often);
 	tcase_add_test(t, test_pings);
+	t = suite_case(s, "owners", owners_setup, owners_teardown);
+	tcase_add_test(t, owner_meets_one_put_off);
+	tcase_add_test(t, owner_put_off_holds_up_later_ones);
+	tcase_add_test(t, owner_with_some_out_of_reach);
 	return suite_run(s);
 }

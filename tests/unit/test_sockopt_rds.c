@@ -56,56 +56,6 @@ START_TEST(cancel_sent_to)
 }
 END_TEST
 
-/*
- * The flags of the messages that wait for an address that no socket has, one byte each, oldest
- * first.
- */
-static void ck_waits(const char *flags, unsigned n)
-{
-	const struct rds_queue_item *q = NULL;
-	const struct rds_conn *conn;
-
-	rds_lock(&rds_lock_control);
-	for (conn = rds_conn_list; conn; conn = conn->next)
-		if (conn->kind == RDS_CONN_UNROUTED)
-			q = conn->queue;
-	for (; n; n--, q = q->next) {
-		ck_assert_ptr_nonnull(q);
-		ck_assert_uint_eq(q->hdr.flags, (uint8_t)*flags++);
-	}
-	ck_assert_ptr_null(q);
-	rds_unlock(&rds_lock_control);
-}
-
-static void send_to(const struct sockaddr_in *to)
-{
-	char byte = 0;
-	struct iovec iov = {&byte, 1};
-	struct msghdr msg = {
-		.msg_name = (void *)(uintptr_t)to, .msg_namelen = sizeof(*to), .msg_iov = &iov, .msg_iovlen = 1};
-
-	ck_assert_int_eq(rds_call_sendmsg(sk, fd, &msg, MSG_DONTWAIT), 1);
-}
-
-/* What was another process's socket says so once; again if what says so is cancelled. */
-START_TEST(cancel_of_what_follows)
-{
-	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(7777)};
-
-	ck_assert_int_eq(inet_pton(AF_INET, "10.99.0.77", &to.sin_addr), 1);
-	bind_to("127.0.0.1", 0);
-	sk->owner_since = 1;
-	send_to(&to);
-	send_to(&to);
-	ck_waits((char[]){RDS_FLAG_NEW_OWNER, 0}, 2);
-	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_CANCEL_SENT_TO, &to, sizeof(to)), 0);
-	ck_waits("", 0);
-	send_to(&to);
-	ck_waits((char[]){RDS_FLAG_NEW_OWNER}, 1);
-	ck_assert_int_eq(rds_call_setsockopt(sk, fd, SOL_RDS, RDS_CANCEL_SENT_TO, &to, sizeof(to)), 0);
-}
-END_TEST
-
 START_TEST(memory_regions)
 {
 	struct rds_get_mr_args mr = {0};
@@ -301,7 +251,6 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, recverr_and_monitor);
 	tcase_add_test(tc, cancel_sent_to);
-	tcase_add_test(tc, cancel_of_what_follows);
 	tcase_add_test(tc, memory_regions);
 	tcase_add_test(tc, transport);
 	tcase_add_test(tc, transport_9);

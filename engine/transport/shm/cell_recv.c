@@ -35,6 +35,7 @@ static struct {
 static struct cell_ep *ready, **ready_end = &ready, *waiting, *roomy;
 static _Atomic(struct cell_ep *) wants;
 static unsigned draining;
+static bool caught_up; /* since the last drain began: what waited for older messages can be taken now */
 static _Atomic bool tick_came;
 
 /* ---- room ---- */
@@ -196,7 +197,8 @@ static void ep_bad(struct cell_ep *ep, const char *what)
 
 static void ep_make_ready(struct cell_ep *ep)
 {
-	if (ep->ready || ep->later || ep->paused)
+	/* delivering: whoever does that goes on with it, or has it wait */
+	if (ep->ready || ep->later || ep->paused || ep->delivering)
 		return;
 	ep->ready = true;
 	ep->ready_next = NULL;
@@ -281,8 +283,6 @@ static bool all_deliver(void)
 		if (!ready)
 			ready_end = &ready;
 		ep->ready = false;
-		if (ep->delivering)
-			continue; /* the caller's caller goes on with it */
 		ep->delivering = true;
 		while (ep->got_mid != ep->got_next && cell_deliver(ep))
 			any = true;
@@ -293,9 +293,15 @@ static bool all_deliver(void)
 
 static void waiting_again(bool tick)
 {
-	struct cell_ep *ep, *next;
+	struct cell_ep *ep, *next, *first = NULL;
 
+	/* who has waited longest comes first: so each of them does, in the end, and then waits for no other */
 	for (ep = waiting, waiting = NULL; ep; ep = next) {
+		next = ep->ready_next;
+		ep->ready_next = first;
+		first = ep;
+	}
+	for (ep = first; ep; ep = next) {
 		next = ep->ready_next;
 		if (ep->paused && !tick) {
 			ep->ready_next = waiting;
@@ -305,6 +311,17 @@ static void waiting_again(bool tick)
 		ep->paused = ep->later = false;
 		ep_make_ready(ep);
 	}
+}
+
+static bool rest_deliver(void)
+{
+	bool any;
+
+	draining++;
+	any = all_deliver();
+	draining--;
+	room_tell();
+	return any;
 }
 
 /* ---- whose? ---- */
@@ -399,7 +416,7 @@ static bool chain_came(void)
 bool shm_cells_drain(void)
 {
 	struct shm_line *own = shm_cells_line;
-	bool tick, moved;
+	bool tick, moved, any;
 
 	if (!own)
 		return false;
@@ -411,15 +428,34 @@ bool shm_cells_drain(void)
 	}
 	moved = chain_came();
 	tick = unlikely(cell_load(&tick_came)) && atomic_exchange(&tick_came, false);
-	if (likely(!moved && !tick))
+	if (likely(!moved && !tick && !caught_up))
 		return false;
-	if (unlikely(waiting))
-		waiting_again(tick);
-	draining++;
-	moved |= all_deliver();
-	draining--;
-	room_tell();
+	do {
+		caught_up = false;
+		if (unlikely(waiting))
+			waiting_again(tick);
+		tick = false;
+		any = rest_deliver();
+		moved |= any;
+	} while (unlikely(caught_up) && any && waiting);
 	return moved;
+}
+
+bool shm_cells_catch_up(bool again, bool all)
+{
+	bool known;
+
+	if (!shm_cells_line)
+		return true;
+	chain_came();
+	known = !strangers.n;
+	if (all && !known)
+		return false;
+	if (again)
+		waiting_again(false);
+	rest_deliver();
+	caught_up = waiting;
+	return known;
 }
 
 bool shm_cells_tick_came(void)
@@ -502,6 +538,7 @@ void shm_cells_meet(struct rds_transport *t)
 	uint32_t i, n, asked;
 
 	rx_lock();
+	chain_came();
 	n = strangers_ask(&ids);
 	asked = strangers.came;
 	rx_unlock();
@@ -510,10 +547,8 @@ void shm_cells_meet(struct rds_transport *t)
 	free(ids);
 	rx_lock();
 	strangers_offer(asked);
-	draining++;
-	all_deliver();
-	draining--;
-	room_tell();
+	waiting_again(false); /* perhaps for these */
+	rest_deliver();
 	rx_unlock();
 }
 
@@ -579,15 +614,17 @@ void shm_cell_last(uint64_t word, uint32_t slot)
 	for (i = 0; i < f.n; i++)
 		cell_came(f.v[i]);
 	free(f.v);
-	draining++;
-	do {
+	for (;;) {
 		waiting_again(true);
-		all_deliver();
-	} while (any_left(word, slot) && --tries);
-	draining--;
+		rest_deliver();
+		if (!any_left(word, slot) || !--tries)
+			break;
+		rx_unlock();
+		shm_peers_make_way();
+		rx_lock();
+	}
 	if (!tries)
 		rds_error("messages of a process that has ended are lost: they could not be taken");
-	room_tell();
 	rx_unlock();
 }
 
@@ -600,5 +637,6 @@ void shm_cell_recv_fork_child(void)
 	atomic_store(&wants, NULL);
 	atomic_store(&tick_came, false);
 	draining = 0;
+	caught_up = false;
 	memset(shm_cell_eps, 0, REGISTRY_SLOTS * sizeof(*shm_cell_eps));
 }

@@ -86,6 +86,7 @@ static void peer_gone(uint64_t word, uint32_t slot)
 {
 	struct cell_ep *ep;
 
+	shm_peers_hear_last(word);
 	shm_cell_last(word, slot);
 	while ((ep = ep_of(word, slot)))
 		ep_down(ep, -EPIPE, true);

@@ -110,10 +110,10 @@ static void shm_ep_up(struct shm_ep *ep, struct rds_received there)
 
 /*
  * Messages that the peer has published by now are still received.  Later ones of a living peer are
- * not: it could publish for ever.  If the peer is gone and memory is short, receiving is tried
- * several times, because this is the last chance.  Messages that the program has not read yet are
- * moved out of the ring.  Otherwise a message of one byte would keep megabytes of addresses and all
- * pages that were touched there.
+ * not: it could publish for ever.  If the peer is gone, and memory is short or they wait for those of
+ * another one that has ended, receiving is tried several times, because this is the last chance.
+ * Messages that the program has not read yet are moved out of the ring.  Otherwise a message of one byte
+ * would keep megabytes of addresses and all pages that were touched there.
  */
 void shm_ep_down(struct shm_ep *ep, int why, bool gone)
 {
@@ -123,14 +123,27 @@ void shm_ep_down(struct shm_ep *ep, int why, bool gone)
 
 	rx_lock();
 	tail = ep->up ? atomic_load(&ep->rx->tail) : ep->read;
-	while (!ep->broken && (int64_t)(tail - ep->read) > 0)
-		if (!shm_ring_drain(ep) && (!gone || --tries == 0))
+	while (!ep->broken && (int64_t)(tail - ep->read) > 0) {
+		if (shm_ring_drain(ep))
+			continue;
+		if (!gone || --tries == 0)
 			break;
+		rx_unlock();
+		shm_peers_make_way();
+		rx_lock();
+	}
 	t->up->evacuate(ep->head.conn, (struct rds_ep *)ep);
 	rx_unlock();
 	if (!tries)
-		rds_error("out of memory: messages of a process that has ended are lost");
+		rds_error("messages of a process that has ended are lost: they could not be taken");
 	t->up->down(ep->head.conn, (struct rds_ep *)ep, why, gone); /* closes ep */
+}
+
+static void shm_ep_tell(struct shm_ep *ep)
+{
+	rx_lock();
+	ep->told = true;
+	rx_unlock();
 }
 
 /* rx held.  The helper breaks the peer later, with all its connections. */
@@ -170,6 +183,7 @@ int shm_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rd
 		msg.rx = here;
 		msg.ring = ep->size;
 		msg.cookie = ep->cookie;
+		shm_ep_tell(ep);
 		err = shm_ctl_try(p, &msg, &fd, 1);
 		os_close(fd);
 	}
@@ -215,6 +229,8 @@ int shm_on_connect(struct shm_peer *p, const struct shm_ctl_msg *msg, const int 
 	reply.peer_bell = msg->bell;
 	if (why && ep)
 		shm_ep_unmake(ep); /* the reply tells the peer */
+	if (!why)
+		shm_ep_tell(ep);
 	err = shm_ctl_queue(p, &reply);
 	if (!err && !why)
 		shm_ep_up(ep, msg->rx);

@@ -286,6 +286,8 @@ void shm_peer_dead(struct shm_peer *p, int why)
 	shm_ctl_drop(p);
 	if (!gone && p->warmth == SHM_COLD)
 		shm_cold_tell_end(p);
+	if (gone && p->eps) /* else a connection of a dead process would begin with these */
+		shm_cells_meet(&rds_shm.t);
 	while (p->eps)
 		shm_ep_down(p->eps, why, gone);
 	shm_peer_shut(p);
@@ -297,6 +299,36 @@ void shm_peer_dead(struct shm_peer *p, int why)
 		munmap(p->inbox, SHM_CTL_BYTES);
 	p->inbox = NULL;
 	rds_shm.any_dead = true;
+}
+
+static void peer_hear_last(struct shm_peer *p)
+{
+	if (p->fd < 0)
+		shm_alive_check(p);
+	else if (shm_peer_hello_fits(p))
+		shm_peer_read_all(p);
+}
+
+/* No peer is freed before this event is over. */
+void shm_peers_hear_last(uint64_t word)
+{
+	struct shm_peer *p;
+
+	for (p = rds_shm.peers; p; p = p->next)
+		if (!p->dead && registry_slab_word(&p->id) == word)
+			peer_hear_last(p);
+}
+
+void shm_peers_make_way(void)
+{
+	struct shm_peer *p;
+
+	shm_cells_meet(&rds_shm.t);
+	rx_lock();
+	p = shm_unheard();
+	rx_unlock();
+	if (p)
+		peer_hear_last(p);
 }
 
 /* ---- those who come ---- */

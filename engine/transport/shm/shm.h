@@ -45,6 +45,7 @@ struct shm_ep {
 	struct shm_ep *peer_next;
 	uint64_t cookie; /* number of the attempt */
 	bool initiator, up, closed;
+	bool told;		 /* the peer may use the rings from now on, before or after `up` here (rx) */
 	struct shm_rings *rings; /* the control page; NULL: no memory yet */
 	void *data;		 /* both data areas */
 	size_t mapped;		 /* bytes from `data` on */
@@ -276,7 +277,8 @@ void shm_room_made(struct shm_ep *ep);
 void shm_attention(struct rds_transport *t, enum rds_attention who);
 bool shm_pending(struct rds_transport *t);
 bool shm_progress(struct rds_transport *t);
-void shm_catch_up(struct rds_transport *t);
+bool shm_catch_up(struct rds_transport *t, bool all);
+struct shm_peer *shm_unheard(void); /* rx held; one whose last messages cannot be received yet, or NULL */
 bool shm_relieve(struct rds_transport *t, bool now);
 int shm_bell_add(struct shm_ep *ep);  /* rx held; 0 or -ENOSPC */
 void shm_bell_del(struct shm_ep *ep); /* rx held */
@@ -370,6 +372,11 @@ void shm_cells_meet(struct rds_transport *t);
 bool shm_cells_drain(void);	/* true: something was received */
 bool shm_cells_tick_came(void); /* what could not be taken is to be offered again */
 void shm_cells_sweep(void);	/* helper: a tick has passed */
+/*
+ * As catch_up() of the transport.  again: what the engine has not taken is offered once more.  False: it is
+ * not known yet whose some cells are.
+ */
+bool shm_cells_catch_up(bool again, bool all);
 void shm_cell_recv_fork_child(void);
 /* cell_watch.c; helper */
 void shm_cells_peer_gone(const struct rds_procid *id, uint32_t slot);
@@ -386,6 +393,10 @@ int shm_fetch(struct rds_ep *ep, void *to, size_t len, const struct rds_fetch_sr
 int shm_peer_get(const struct rds_conn_id *id, struct shm_peer **out);
 void shm_peer_break(struct shm_peer *p);			       /* helper */
 void shm_peer_dead(struct shm_peer *p, int why);		       /* helper */
+/* The process whose id begins with `word` has ended: what it has said is heard, and then that it has ended; helper. */
+void shm_peers_hear_last(uint64_t word);
+/* What messages of processes that have ended may wait for; helper, no lock held. */
+void shm_peers_make_way(void);
 /* peer_list.c; helper */
 void shm_peer_list_add(struct shm_peer *p);
 void shm_open_add(struct shm_peer *p);

@@ -408,19 +408,49 @@ bool shm_progress(struct rds_transport *t)
 }
 
 /*
- * A message that is received here may cause another catch-up (CATCH_UP_DEPTH).  Messages of peers
- * that have hung up by now have been received already (shm_ep_down()).
+ * The peer has sent messages, and ended, and the helper has yet to read its REPLY, or is just sending its
+ * own one.  (One that lives is not waited for: it may have written anything there.)
  */
-void shm_catch_up(struct rds_transport *t)
+static bool ring_is_unheard(const struct shm_ep *ep)
+{
+	const struct rds_conn_id *id;
+
+	if (likely(!ep || ep->up || !ep->told) || !ep->peer || atomic_load(&ep->peer->dead) ||
+	    !atomic_load(&ep->rings->ctl[ep->initiator].tail))
+		return false;
+	id = ep->head.t->up->id(ep->head.conn);
+	return !registry_proc_alive(rds_node_registry, id->peer_slot, &id->peer);
+}
+
+struct shm_peer *shm_unheard(void)
+{
+	uint32_t i;
+
+	for (i = 0; i < rds_shm.bell_top; i++)
+		if (unlikely(ring_is_unheard(shm_bells[i])))
+			return shm_bells[i]->peer;
+	return NULL;
+}
+
+/*
+ * A message that is received here may cause another catch-up (CATCH_UP_DEPTH).  Messages of peers
+ * that have hung up by now have been received already (shm_ep_down()).  all: or nothing is received.
+ * Else the message that waits for this would come again and again, and each time cause as many others.
+ */
+bool shm_catch_up(struct rds_transport *t, bool all)
 {
 	struct shm *s = (struct shm *)t;
+	bool known;
 	uint32_t i;
 
 	if (s->catching_up == CATCH_UP_DEPTH)
-		return;
+		return false;
+	known = !shm_unheard();
+	if (all && !known)
+		return false;
 	s->catching_up++;
-	shm_cells_drain();
-	for (i = 0; i < s->bell_top; i++) {
+	known &= shm_cells_catch_up(s->catching_up == 1, all);
+	for (i = 0; (known || !all) && i < s->bell_top; i++) {
 		struct shm_ep *ep = shm_bells[i];
 
 		if (!ep || !ep->up || ep->draining)
@@ -430,6 +460,7 @@ void shm_catch_up(struct rds_transport *t)
 			shm_bell_ring_own(ep);
 	}
 	s->catching_up--;
+	return known;
 }
 
 bool shm_relieve(struct rds_transport *t, bool now)

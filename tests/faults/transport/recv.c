@@ -45,11 +45,11 @@ static void fault_attention(struct rds_transport *t, enum rds_attention who)
 	inner->ops->attention(inner, who);
 }
 
-static void fault_catch_up(struct rds_transport *t)
+static bool fault_catch_up(struct rds_transport *t, bool all)
 {
 	struct rds_transport *inner = ((struct fault *)t)->inner;
 
-	inner->ops->catch_up(inner);
+	return inner->ops->catch_up(inner, all);
 }
 
 static bool fault_relieve(struct rds_transport *t, bool now)
