@@ -26,6 +26,7 @@ struct party {
 	uint64_t chance; /* for pauses */
 	uint32_t sent[MOST], seen[MOST];
 	uint16_t to_life[MOST], from_life[MOST];
+	uint16_t last_life[MOST], last_port[MOST]; /* of all that came, also for an earlier life of this one */
 	bool sent_last[MOST], seen_last[MOST];
 };
 
@@ -163,10 +164,20 @@ static void verify(const struct party *p, const unsigned char *buf, size_t len, 
 		wrong("%u: number %u of %u is damaged (%zd bytes)", p->me, h.number, h.from, len);
 }
 
-/*
- * The last messages of one that was killed may come after the first ones of the next that has its place:
- * that is not judged.
- */
+/* One that was killed, and whose port the next one has, has nothing more to say when that one has begun. */
+static void lives_are_in_order(struct party *p, const struct header *h)
+{
+	if (h->from_life < p->last_life[h->from]) {
+		if (h->from_port == p->last_port[h->from])
+			wrong("%u, life %u: number %u of %u, life %u, came after life %u of the same port", p->me,
+			      p->life, h->number, h->from, h->from_life, p->last_life[h->from]);
+		return;
+	}
+	p->last_life[h->from] = h->from_life;
+	p->last_port[h->from] = h->from_port;
+}
+
+/* What comes late from one that was killed, and had another port, is not judged. */
 static void is_next(struct party *p, const struct header *h)
 {
 	unsigned from = h->from;
@@ -200,6 +211,7 @@ static bool take(struct party *p)
 	}
 	verify(p, buf, (size_t)len, ntohs(from.sin_port));
 	memcpy(&h, buf, sizeof(h));
+	lives_are_in_order(p, &h);
 	if (h.to != p->me || h.to_life != p->life)
 		for_the_dead(p, &h);
 	else
