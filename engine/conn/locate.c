@@ -154,7 +154,7 @@ void rds_route_retry(struct rds_conn *conn)
 	 */
 	if (local)
 		atomic_fetch_add(&rds_route_gen, 1);
-	if (local || conn->far || rds_transport_node_has(&conn->id.laddr))
+	if (local || conn->far || rds_transport_node_has(&conn->id.laddr, conn->id.scope))
 		rds_route_hand_over(conn, local);
 	if (conn->far && !local)
 		n = ports_to_ask(conn, ports);

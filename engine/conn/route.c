@@ -41,7 +41,7 @@ static void conn_id_clear_peer(struct rds_conn_id *id)
  */
 static bool route_is_to_node(const struct rds_conn_id *id, bool far)
 {
-	return !far && rds_transport_node_has(&id->laddr);
+	return !far && rds_transport_node_has(&id->laddr, id->scope);
 }
 
 static void conn_id_set_node(struct rds_conn_id *id)

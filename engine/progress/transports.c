@@ -183,9 +183,9 @@ bool rds_transports_claim_node(const struct in6_addr *addr, uint32_t scope)
 
 	if (!t || rds_ip_is_loopback(addr))
 		return false;
-	if (rds_transport_node_has(addr))
+	if (rds_transport_node_has(addr, scope))
 		return true;
-	if (t->ops->claims(t, addr, scope) <= 0 || rds_transport_node_add(addr))
+	if (t->ops->claims(t, addr, scope) <= 0 || rds_transport_node_add(addr, scope))
 		return false;
 	transports_take_part(t);
 	/* messages that wait may go now */

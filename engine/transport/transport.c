@@ -21,28 +21,30 @@ __thread bool rds_transport_looks_aside __attribute__((tls_model("initial-exec")
 static struct node_addr {
 	struct node_addr *next;
 	struct in6_addr addr;
+	uint32_t scope;
 } * node_addrs; /* control */
 
-bool rds_transport_node_has(const struct in6_addr *laddr)
+/* Two links may have the same link-local address.  Another one is the same whatever the peer's link is. */
+bool rds_transport_node_has(const struct in6_addr *laddr, uint32_t scope)
 {
 	const struct node_addr *a;
 
 	for (a = node_addrs; a; a = a->next)
-		if (rds_ip_equal(&a->addr, laddr))
+		if (rds_ip_equal(&a->addr, laddr) && (a->scope == scope || !IN6_IS_ADDR_LINKLOCAL(laddr)))
 			return true;
 	return false;
 }
 
-int rds_transport_node_add(const struct in6_addr *laddr)
+int rds_transport_node_add(const struct in6_addr *laddr, uint32_t scope)
 {
 	struct node_addr *a;
 
-	if (rds_transport_node_has(laddr))
+	if (rds_transport_node_has(laddr, scope))
 		return 0;
 	a = malloc(sizeof(*a));
 	if (!a)
 		return -ENOMEM;
-	*a = (struct node_addr){.next = node_addrs, .addr = *laddr};
+	*a = (struct node_addr){.next = node_addrs, .addr = *laddr, .scope = scope};
 	node_addrs = a;
 	return 0;
 }

@@ -526,8 +526,8 @@ extern struct rds_transport_set rds_transport_set;
 /*
  * The local addresses that rds_transport_set.node has claimed.  control held.  add: 0 or -ENOMEM.
  */
-bool rds_transport_node_has(const struct in6_addr *laddr);
-int rds_transport_node_add(const struct in6_addr *laddr);
+bool rds_transport_node_has(const struct in6_addr *laddr, uint32_t scope);
+int rds_transport_node_add(const struct in6_addr *laddr, uint32_t scope);
 void rds_transport_fork_child(void);
 
 /*

@@ -346,7 +346,7 @@ void far_setup_node(void)
 	rds_transport_set.node = &fake.t;
 	rds_transport_set.remote = NULL;
 	rds_lock(&rds_lock_control);
-	ck_assert_int_eq(rds_transport_node_add(&fake.sk->laddr.ip), 0);
+	ck_assert_int_eq(rds_transport_node_add(&fake.sk->laddr.ip, 0), 0);
 	rds_unlock(&rds_lock_control);
 	RDS_SOCK_SET(fake.sk, transport, RDS_TRANS_TCP);
 }
