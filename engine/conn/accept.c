@@ -10,14 +10,13 @@
 #include <string.h>
 
 #define CONNS_PER_PEER 1024u
-#define CONNS_TO_NODES 4096u
 
 static _Atomic bool conn_refuse_new;
 
 /*
  * A peer may ask for any connection, and each one costs memory as long as it lives.  So it has to
  * be to an address of ours, and one process gets at most a quarter of the connections that a
- * process can have.  So do all hosts together that are asked for as a whole.  control held.
+ * process can have.  For hosts as a whole: strangers.c.  Helper, control held.
  */
 static int conn_may_connect(const struct rds_conn_id *id)
 {
@@ -30,7 +29,7 @@ static int conn_may_connect(const struct rds_conn_id *id)
 	if (!ours)
 		return -EADDRNOTAVAIL;
 	if (rds_conn_id_is_node(id))
-		return rds_conn_peer_has(&id->peer, CONNS_TO_NODES) ? -ENOSPC : 0;
+		return rds_conn_strangers_room();
 	if (!rds_conn_peer_has(&id->peer, CONNS_PER_PEER))
 		return 0;
 	if (memcmp(&warned_of, &id->peer, sizeof(warned_of)))
@@ -61,7 +60,12 @@ static struct rds_conn *conn_for_peer(const struct rds_transport *t, const struc
 		*why = -EACCES;
 		return NULL;
 	}
-	return conn || *why ? conn : rds_conn_get_locked(RDS_CONN_PEER, id, why);
+	if (conn || *why)
+		return conn;
+	conn = rds_conn_get_locked(RDS_CONN_PEER, id, why);
+	if (conn && rds_conn_is_node(conn))
+		atomic_store(&conn->stranger, true);
+	return conn;
 }
 
 /* From here on no send opens it. */

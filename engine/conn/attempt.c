@@ -134,13 +134,16 @@ void rds_conn_outgrown(struct rds_conn *conn)
 
 void rds_conn_backoff(struct rds_conn *conn)
 {
-	const struct rds_options *o = rds_options();
-	uint64_t limit = conn->backoff_ms ? conn->backoff_ms : (uint64_t)o->reconnect_min_ms, r;
+	uint64_t limit = conn->backoff_ms ? conn->backoff_ms : (uint64_t)rds_options()->reconnect_min_ms, r;
+	uint64_t longest = rds_conn_longest_pause_ms(conn);
+	bool stranger = atomic_load(&conn->stranger);
 
+	limit = limit > longest ? longest : limit;
 	os_random(&r, sizeof(r));
 	rds_timer_set(&conn->retry, os_now_ns() + r % (limit * 1000000 + 1));
-	limit = limit * 2 > (uint64_t)o->reconnect_max_ms ? (uint64_t)o->reconnect_max_ms : limit * 2;
-	conn->backoff_ms = (uint32_t)limit;
+	conn->backoff_ms = (uint32_t)(limit * 2 > longest ? longest : limit * 2);
+	if (unlikely(stranger && !atomic_load(&conn->stranger)))
+		rds_timer_set(&conn->retry, os_now_ns()); /* a send has set it meanwhile */
 }
 
 void rds_conn_retry_later(struct rds_conn *conn)
@@ -202,8 +205,6 @@ static void conn_note_attempt(struct rds_conn *conn)
 {
 	rds_lock(&conn->tx);
 	rds_conn_history_attempt(conn);
-	if (rds_conn_is_node(conn) && !conn->unreachable_since) /* it may hang for minutes (unsent.c) */
-		conn->unreachable_since = os_now_ns();
 	rds_unlock(&conn->tx);
 }
 

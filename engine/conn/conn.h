@@ -65,6 +65,7 @@ struct rds_conn_seldom {
 	struct rds_received refused;
 	uint16_t pongs[RDS_PONGS_MAX]; /* ports whose pings are to be answered */
 	unsigned npongs;
+	uint64_t beyond;   /* bytes that it has put behind a queue that was too long (receive.c) */
 	uint32_t peer_gen; /* the generation that a node has told (node.c); 0: none yet */
 	/* where messages of another user's process come from (source.c); NULL: there were none */
 	struct rds_conn_sources *sources;
@@ -143,6 +144,7 @@ struct rds_conn {
 	_Atomic unsigned nadvertise; /* keys of regions that the peer is to be told */
 
 	struct rds_conn_id id;
+	_Atomic bool stranger; /* strangers.c; written under control, to true by the helper */
 	struct rds_conn *hash_next;
 	/* in rds_conn_list; later among those that have ended (control) */
 	struct rds_conn *next;
@@ -157,7 +159,7 @@ struct rds_conn {
 	/* tx: broken and closed, but unacknowledged messages still lie there, for lack of memory */
 	struct rds_ep *stale;
 	struct rds_timer retry;
-	/* first failed attempt since it was last up, to a node: the first one; 0: none (tx) */
+	/* first failed attempt since it was last up; 0: none (tx) */
 	uint64_t unreachable_since;
 	struct rds_conn_history history; /* tx */
 	uint32_t backoff_ms;
@@ -264,6 +266,14 @@ void rds_conn_work_run(void);	 /* no lock held: do what the receive path left */
 struct rds_conn_seldom *rds_conn_seldom_get(struct rds_conn *conn); /* rx; NULL: no memory */
 void rds_conn_work_forget(void); /* forked child */
 
+/*
+ * strangers.c, control held.  room: helper; is there a place for one more?  0 or -ENOSPC.  is_wanted: this
+ * process is about to send to it.  The last one: helper, no lock.
+ */
+int rds_conn_strangers_room(void);
+void rds_conn_stranger_is_wanted(struct rds_conn *conn);
+uint64_t rds_conn_longest_pause_ms(const struct rds_conn *conn);
+
 /* accept.c: the connection that a peer asks for, made if it may be.  Helper; no lock held. */
 struct rds_conn *rds_conn_for_request(const struct rds_transport *t, const struct rds_conn_id *id, int *why);
 
@@ -307,6 +317,8 @@ void rds_conn_work_add(struct rds_conn *conn); /* rx held: put on the work list 
  */
 void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_gone);
 void rds_conn_down(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_gone);
+/* A connection without an endpoint, which no route leads to, and all that is known of it.  control held. */
+void rds_conn_forget(struct rds_conn *conn);
 /* A connection to a process, with the same addresses and type of service? */
 static inline bool rds_conn_between(const struct rds_conn *conn, const struct rds_conn_id *id)
 {

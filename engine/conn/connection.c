@@ -145,6 +145,7 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 	conn->unreachable_since = 0;
 	conn->unreachable_logged = false;
 	atomic_store(&conn->silent, false);
+	atomic_store(&conn->stranger, false);
 	conn->nhandoff_said = 0;
 	atomic_store(&conn->next_rx, 1);
 	atomic_store(&conn->state, RDS_CONN_DOWN);
@@ -235,6 +236,8 @@ struct rds_conn *rds_conn_get_locked(enum rds_conn_kind kind, const struct rds_c
 		conn->id.peer_port = id->peer_port;
 	if (!conn || (kind == RDS_CONN_LOOP && !conn->ep))
 		conn = kind == RDS_CONN_LOOP ? conn_loop_pair(id, err) : conn_new(kind, id, err);
+	else if (unlikely(atomic_load_explicit(&conn->stranger, memory_order_relaxed)))
+		rds_conn_stranger_is_wanted(conn);
 	return conn;
 }
 

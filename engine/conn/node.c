@@ -16,7 +16,8 @@
 #include <stdlib.h>
 
 #define PROBE_PORT 1 /* no socket has it */
-#define ASKED_PAUSE_NS 1000000
+#define ASKED_PAUSE_MS 1
+#define ASKED_PAUSE_MAX_MS 100u
 
 static _Atomic uint32_t node_generation; /* of this process; 0: not drawn yet */
 
@@ -158,6 +159,22 @@ enum rds_rx_verdict rds_conn_node_receive(struct rds_conn *conn, struct rds_ep *
 	return v;
 }
 
+/*
+ * An attempt follows soon, but not so soon if the last ones have failed, and not more than one in a
+ * millisecond, however many hosts ask.  Helper.
+ */
+static void node_attempt(struct rds_conn *conn)
+{
+	static uint64_t last;
+	uint64_t pause = conn->backoff_ms < ASKED_PAUSE_MAX_MS ? conn->backoff_ms : ASKED_PAUSE_MAX_MS;
+	uint64_t now = os_now_ns(), due = now + (pause ? pause : ASKED_PAUSE_MS) * 1000000;
+
+	if (due < last + ASKED_PAUSE_MS * 1000000)
+		due = last + ASKED_PAUSE_MS * 1000000;
+	if (rds_timer_by(&conn->retry, due))
+		last = due;
+}
+
 /* Helper, no lock held. */
 void rds_conn_asked(struct rds_transport *t, const struct rds_conn_id *id)
 {
@@ -172,7 +189,7 @@ void rds_conn_asked(struct rds_transport *t, const struct rds_conn_id *id)
 	rds_unlock(&conn->tx);
 	if (!up) {
 		if (!conn->pending)
-			rds_timer_set(&conn->retry, os_now_ns() + ASKED_PAUSE_NS);
+			node_attempt(conn);
 		return;
 	}
 	rx_lock();

@@ -295,6 +295,16 @@ static uint64_t conn_end_peer(struct rds_conn *conn, struct rds_queue_item *unse
 	return congested;
 }
 
+void rds_conn_forget(struct rds_conn *conn)
+{
+	rds_timer_cancel(&conn->retry);
+	rds_lock(&conn->tx);
+	atomic_store(&conn->state, RDS_CONN_DEAD);
+	rds_queue_drop_all(conn); /* pongs, at most */
+	rds_unlock(&conn->tx);
+	conn_bury(conn);
+}
+
 /* No message comes over the endpoint any more. */
 static void conn_end_refusals(struct rds_conn *conn)
 {

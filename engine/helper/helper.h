@@ -37,6 +37,8 @@ struct rds_timer {
 void rds_timer_set(struct rds_timer *tm, uint64_t due_ns); /* (re)arm; any thread */
 /* arm it unless it is armed; any thread */
 void rds_timer_need(struct rds_timer *tm, uint64_t due_ns);
+/* arm it unless it is armed for an earlier time; any thread.  True: it has been armed */
+bool rds_timer_by(struct rds_timer *tm, uint64_t due_ns);
 /*
  * In the function of a timer that looks again and again: the pause, in ns, after a look that is over now; at
  * least least_ns.  It is longer where looks are long, or come late because too many processes want a processor.

@@ -81,6 +81,20 @@ void rds_timer_need(struct rds_timer *tm, uint64_t due_ns)
 	pthread_mutex_unlock(&timers.lock);
 }
 
+bool rds_timer_by(struct rds_timer *tm, uint64_t due_ns)
+{
+	bool later;
+
+	pthread_mutex_lock(&timers.lock);
+	later = !tm->queued || tm->due_ns > due_ns;
+	if (later) {
+		timer_unlink(tm);
+		timer_link(tm, due_ns);
+	}
+	pthread_mutex_unlock(&timers.lock);
+	return later;
+}
+
 uint64_t rds_timer_pause(uint64_t least_ns)
 {
 	uint64_t pause = LOOK_SHARE * (os_now_ns() - timers.was_due);
