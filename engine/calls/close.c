@@ -27,7 +27,7 @@ static void close_drop_received(struct rds_sock *sk)
 		rds_inc_free(inc);
 	}
 	sk->rx_tail = &sk->rx_head;
-	sk->rcv_bytes = 0;
+	sk->rcv_bytes = sk->rcv_count = 0;
 	rds_cong_clear_port(sk);
 	while ((z = sk->zhead)) {
 		sk->zhead = z->next;

@@ -68,6 +68,7 @@ static void recv_dequeue(struct rds_sock *sk, int fd)
 	} else if (unlikely(atomic_load_explicit(&sk->shown, memory_order_relaxed) >= RDS_SHOWN_MAX)) {
 		rds_sock_lower_shown(sk, fd);
 	}
+	sk->rcv_count--;
 	if (inc->len) {
 		sk->rcv_bytes -= inc->len;
 		RDS_STAT_ADD_RX(recv_bytes_freed_fromsock, inc->len);

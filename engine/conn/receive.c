@@ -4,13 +4,18 @@
  *
  * A connection accepts each message of a peer that keeps to the protocol once and in order: its
  * sequence numbers outlive the connection's breaks, and it flags what it sends again.  A message is
- * acknowledged whether a socket takes it or not.  Queues have no hard limit;
- * congestion holds senders back (cong.c).  Must not take conn->tx: what has to be sent is left as
+ * acknowledged whether a socket takes it or not.  Queues have no hard limit, but for hosts that do not
+ * keep to the protocol (receive_is_flood()); congestion holds senders back (cong.c).  Must not take conn->tx: what has to be sent is left as
  * work (work.c).
  */
 #include "engine/conn/client.h"
 #include "engine/conn/conn.h"
 #include "engine/conn/incoming.h"
+
+#define RECEIVE_BEYOND ((uint64_t)64 << 20)
+#define RECEIVE_BEYOND_MESSAGES (1u << 18) /* that have no bytes, but need memory */
+#define RECEIVE_COST 256u
+#define RECEIVE_BEYOND_EACH (256u << 10) /* of one host, in the life of its connection */
 
 /*
  * When the socket of the message that waits for older ones changed its owner; 0: no message waits.  And
@@ -30,6 +35,7 @@ static void receive_enqueue(struct rds_sock *sk, struct rds_inc *inc)
 {
 	*sk->rx_tail = inc;
 	sk->rx_tail = &inc->next;
+	sk->rcv_count++;
 	RDS_STAT_INC_RX(recv_queued);
 	if (inc->len) {
 		sk->rcv_bytes += inc->len;
@@ -67,6 +73,27 @@ static enum rds_rx_verdict receive_ping(struct rds_conn *conn, const struct rds_
 	return RDS_RX_DONE;
 }
 
+/*
+ * As in the kernel, a congested socket takes what comes, and senders that keep to the protocol soon stop:
+ * what their sockets' buffers held comes, and what they sent until they were told.  A host that sends on
+ * and on is not read from, while the queue is so long.  Nothing is lost.  A host that had sent something
+ * when others filled the queue is not held up by them.
+ */
+static bool receive_is_flood(struct rds_conn *conn, const struct rds_sock *sk, uint32_t len)
+{
+	uint64_t limit = rds_sock_rcvbuf(sk);
+	struct rds_conn_seldom *s;
+
+	if (likely((sk->rcv_bytes <= limit + RECEIVE_BEYOND && sk->rcv_count <= limit + RECEIVE_BEYOND_MESSAGES)) ||
+	    !rds_conn_is_node(conn))
+		return false;
+	s = rds_conn_seldom_get(conn);
+	if (!s || s->beyond + len > RECEIVE_BEYOND_EACH)
+		return true;
+	s->beyond += len + RECEIVE_COST;
+	return false;
+}
+
 /* Gives an accepted message to its socket. */
 static enum rds_rx_verdict receive_dispatch(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx)
 {
@@ -95,6 +122,8 @@ static enum rds_rx_verdict receive_dispatch(struct rds_conn *conn, struct rds_ep
 	    (unlikely(atomic_load_explicit(&conn->nredirects_out, memory_order_relaxed)) &&
 	     rds_conn_redirect_covers(conn, &rx->hdr)))
 		return rds_conn_redirect_late(conn, &rx->hdr);
+	if (unlikely(receive_is_flood(conn, sk, rx->hdr.len)))
+		return RDS_RX_PAUSE;
 	inc = rds_inc_new(conn, ep, rx);
 	if (unlikely(!inc)) {
 		rds_error("out of memory for a message of %u bytes: its sender has to wait", rx->hdr.len);

@@ -97,6 +97,7 @@ static int handoff_read_message(struct rds_sock *sk, struct reader *r)
 	memcpy(inc->trace_ns, m.trace_ns, sizeof(m.trace_ns));
 	*sk->rx_tail = inc;
 	sk->rx_tail = &inc->next;
+	sk->rcv_count++;
 	sk->rcv_bytes += inc->len;
 	return 0;
 }

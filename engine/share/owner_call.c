@@ -177,6 +177,7 @@ void rds_owner_put_back(struct rds_sock *sk, struct rds_inc *inc)
 	rx_lock();
 	if (atomic_load(&sk->open) || atomic_load(&sk->handing_off)) {
 		sock_requeue_message(sk, inc);
+		sk->rcv_count++;
 		sk->rcv_bytes += inc->len;
 		if (sk->rcv_bytes > rds_sock_rcvbuf(sk))
 			rds_cong_check(sk);

@@ -247,7 +247,7 @@ static void sock_init(struct rds_sock *sk, uint64_t inode)
 	sk->owner_number = 0;
 	sk->rx_head = NULL;
 	sk->rx_tail = &sk->rx_head;
-	sk->rcv_bytes = 0;
+	sk->rcv_bytes = sk->rcv_count = 0;
 	sk->congested = false;
 	sk->cong_track = 0;
 	sk->cong_blocked = 0;

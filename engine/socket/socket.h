@@ -140,6 +140,7 @@ struct rds_sock {
 	struct rds_sock *unseen_next;
 	bool unseen;
 	uint64_t rcv_bytes;
+	uint32_t rcv_count; /* messages */
 	bool congested;
 	struct rds_sock_zcopy *zhead, **ztail;
 	/* RDMA (rx): regions, and reports of operations for the program */
