@@ -53,12 +53,14 @@ static unsigned offered_of(const struct rds_conn *conn, bool survives)
 }
 
 /*
- * To a host as a whole, which has not been reached for a while.  Such a message need not be a mistake:
- * the kernel's RDS drops it with its socket, and no program's end waits for it.  tx held.
+ * To a host as a whole, which has refused for a while, or which the network does not reach.  Such a
+ * message need not be a mistake: the kernel's RDS drops it with its socket, and no program's end waits
+ * for it.  No answer at all is something else: one packet was lost, perhaps, and comes again.  tx held.
  */
-static bool node_is_silent(const struct rds_conn *conn)
+static bool node_is_absent(const struct rds_conn *conn)
 {
 	return rds_conn_is_node(conn) && atomic_load(&conn->state) != RDS_CONN_UP && conn->unreachable_since &&
+	       conn->history.reason != RDS_REASON_TIMEOUT &&
 	       os_now_ns() - conn->unreachable_since > rds_patience_ns(RDS_PATIENCE_TCP_EXIT);
 }
 
@@ -66,7 +68,7 @@ static unsigned unsent_of(const struct rds_conn *conn, bool survives)
 {
 	if (conn->kind == RDS_CONN_UNROUTED)
 		return rds_route_may_come(conn) ? conn->queue_len : 0;
-	return conn->kind == RDS_CONN_PEER && !node_is_silent(conn) ? unoffered(conn) + offered_of(conn, survives) : 0;
+	return conn->kind == RDS_CONN_PEER && !node_is_absent(conn) ? unoffered(conn) + offered_of(conn, survives) : 0;
 }
 
 bool rds_conn_has_unsent(const struct rds_conn *conn)
@@ -136,7 +138,7 @@ int rds_conn_unsent_now(void)
 			 */
 			bool survives = conn->t->ops->caps & RDS_TCAP_SURVIVES;
 
-			n += (int)(survives ? unsent_of(conn, true) : node_is_silent(conn) ? 0 : unoffered(conn));
+			n += (int)(survives ? unsent_of(conn, true) : node_is_absent(conn) ? 0 : unoffered(conn));
 			/* a transport with SURVIVES has none */
 			n += (int)atomic_load(&conn->device_writes);
 			if ((conn->t->ops->caps & RDS_TCAP_REMOTE) && conn->ep && conn->count)

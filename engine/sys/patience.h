@@ -56,9 +56,11 @@
 	X(BORROWER_IDLE, 1000, "the next call of a borrower, if descriptors run short", "its channel is closed") \
 	X(MEMORY_GRANT, 5000, "the owner to take our memory for RDMA", "EAGAIN") \
 	/* TCP */ \
-	X(TCP_EXIT, 500, "at exit: a host to be reached that was not reached yet, or not any more", "messages are lost") \
+	X(TCP_EXIT, 500, "at exit: a host that refuses connections, or to which there is no way", "messages are lost") \
 	X(TCP_CONNECT, 5000, "a host to take or refuse a TCP connection", "the attempt is given up") \
 	X(TCP_POKE, 1000, "a host that was asked to connect", "it is asked again") \
+	X(TCP_SPEAK, 30000, "a host with a new connection to send a whole message", "its connection is closed") \
+	X(TCP_MESSAGE, 2000, "the rest of a message of a host to which nothing was sent, if memory for these is used up", "the same") \
 	/* RDMA devices and rdma_cm */ \
 	X(CM_RESOLVE, 5000, "rdma_cm, which asks for an address or a route", "it says that there is none") \
 	X(CM_STEP, 6000, "rdma_cm to say that, which may not happen", "the attempt is given up") \

@@ -8,6 +8,7 @@
 #include <check.h>
 #include <errno.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include "engine/progress/transports.h"
@@ -368,26 +369,221 @@ START_TEST(test_asked)
 }
 END_TEST
 
-static void many_ask(void *arg)
+/* ---- strangers ---- */
+
+#define PLACES 10u
+
+static void few_places(void)
 {
-	struct rds_conn_id id = *(const struct rds_conn_id *)arg;
+	struct rlimit rl;
+
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &rl), 0);
+	rl.rlim_cur = 4 * PLACES;
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &rl), 0);
+}
+
+static struct rds_conn_id stranger(unsigned i)
+{
+	struct rds_conn_id id = far_id(0);
+
+	id.faddr.s6_addr32[3] = htonl(0xc0000300u + i);
+	return id;
+}
+
+/* It asks, is refused if there is an error, and else its connection is up. */
+static struct fake_ep *stranger_connects(unsigned i, int answer)
+{
+	struct rds_conn_id id = stranger(i);
+	struct fake_ep *e = far_asks(&id, answer);
+
+	if (!answer)
+		ep_up(e, 0);
+	return e;
+}
+
+/* Its attempts, and ours to reach it, fail from now on. */
+static void stranger_leaves(struct fake_ep *e)
+{
+	atomic_store(&fake.no_attempt, -EHOSTUNREACH);
+	ep_down(e, -ECONNRESET, false);
+}
+
+static bool takes(struct fake_ep *e, uint64_t seq, uint8_t flags)
+{
+	char buf[8];
+	struct iovec iov = {buf, sizeof(buf)};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+	unsigned at = fake.neps;
+
+	fake.eps[at] = e;
+	far_sends(at, &(struct rds_hdr){.seq = seq, .flags = flags, .sport = 9, .dport = 4000, .len = 1}, "x", 1);
+	return rds_call_recvmsg(fake.sk, fake.fd, &msg, MSG_DONTWAIT) == 1;
+}
+
+/* So many that have connected, and no more.  Who has sent something is not forgotten as long as it may come back. */
+START_TEST(test_strangers)
+{
+	struct fake_ep *e[PLACES];
 	unsigned i;
 
+	few_places();
+	for (i = 0; i < PLACES; i++)
+		e[i] = stranger_connects(i, 0);
+	stranger_connects(PLACES, -ENOSPC);
+	ck_assert(takes(e[1], 7, 0));
+	stranger_leaves(e[1]);
+	stranger_connects(PLACES, -ENOSPC);
+	e[1] = stranger_connects(1, 0);
+	ck_assert(!takes(e[1], 7, MARKED));
+	/* this one has not */
+	stranger_leaves(e[2]);
+	e[2] = stranger_connects(PLACES, 0);
+	stranger_connects(2, -ENOSPC);
+	stranger_leaves(e[1]);
+	mock_clock_pass(119 * 1000000000ull);
+	stranger_connects(2, -ENOSPC);
+	mock_clock_pass(2 * 1000000000ull);
+	stranger_connects(2, 0);
+	stranger_connects(1, -ENOSPC);
+}
+END_TEST
+
+/* Hosts to which we send are not counted. */
+START_TEST(test_no_strangers)
+{
+	struct rds_conn_id id = far_id(0);
+	unsigned i;
+
+	few_places();
+	fake.eps[fake.neps++] = far_asks(&id, 0);
+	ep_up(fake.eps[0], 0);
+	is_probe(sent_at(0), 0);
+	say(5, "a");
+	is_message(sent_at(1), 1, 0, "a");
+	for (i = 0; i < PLACES; i++)
+		stranger_connects(i, 0);
+	stranger_connects(PLACES, -ENOSPC);
+	ep_down(fake.eps[0], -ECONNRESET, false);
+	await(locked(&fake.neps) == 2);
+}
+END_TEST
+
+static void many_ask(void *arg)
+{
+	unsigned i;
+
+	(void)arg;
 	for (i = 0; i < 4096; i++) {
-		id.faddr.s6_addr32[3] = htonl(0xc0000200u + i);
+		struct rds_conn_id id = stranger(i);
+
 		fake.t.up->asked(&fake.t, &id);
 	}
 }
 
-/* So many hosts may ask, and no more. */
-START_TEST(test_too_many)
+/* Each is tried once, and a few of them again.  We try a host that has left ever more rarely, until we send to it. */
+START_TEST(test_many_ask)
 {
 	struct rds_conn_id id = far_id(0);
+	unsigned n, began;
 
+	few_places();
 	atomic_store(&fake.no_attempt, -EHOSTUNREACH);
-	in_helper(many_ask, &id);
-	id.faddr.s6_addr32[3] = htonl(0xc0000200u + 4096);
-	far_asks(&id, -ENOSPC);
+	in_helper(many_ask, NULL);
+	ck_assert_uint_eq(atomic_load(&fake.nrefused), 0);
+	mock_clock_pass(PLACES * 1000000ull);
+	ck_assert_uint_ge(atomic_load(&fake.nrefused), PLACES);
+	in_helper(say_asked, &id); /* in the place of one of them */
+	mock_clock_pass(600 * 1000000000ull);
+	n = atomic_load(&fake.nrefused);
+	ck_assert_uint_lt(n, PLACES * 60);
+	began = fake.neps;
+	atomic_store(&fake.no_attempt, 0);
+	say(5, "a");
+	mock_clock_pass(1000000);
+	ck_assert_uint_eq(locked(&fake.neps), began + 1);
+}
+END_TEST
+
+/* A host that sends on and on to a socket that does not read is not read from, but one that has sent a little is. */
+static void floods(void *arg)
+{
+	static const unsigned char bytes[1 << 20];
+	struct fake_ep *e = arg;
+	struct rds_rx rx = {.hdr = {.seq = 2, .sport = 9, .dport = 4000, .len = sizeof(bytes)}, .data = bytes};
+	unsigned n = 0;
+
+	rx_lock();
+	while (n < 200 && fake.t.up->message(e->head.conn, (struct rds_ep *)e, &rx) == RDS_RX_DONE)
+		n++;
+	ck_assert_uint_ge(n, 64);
+	ck_assert_uint_le(n, 66);
+	ck_assert_int_eq(fake.t.up->message(e->head.conn, (struct rds_ep *)e, &rx), RDS_RX_PAUSE);
+	rx_unlock();
+}
+
+static void floods_empty(void *arg)
+{
+	struct fake_ep *e = arg;
+	struct rds_rx rx = {.hdr = {.seq = 2, .sport = 9, .dport = 4000}};
+	unsigned n = 0;
+
+	rx_lock();
+	while (n < 1000000 && fake.t.up->message(e->head.conn, (struct rds_ep *)e, &rx) == RDS_RX_DONE)
+		n++;
+	ck_assert_uint_ge(n, 1 << 18);
+	ck_assert_uint_lt(n, 1000000);
+	rx_unlock();
+}
+
+START_TEST(test_flood)
+{
+	struct fake_ep *many = stranger_connects(1, 0), *one = stranger_connects(2, 0);
+	unsigned i;
+
+	in_helper(_i ? floods_empty : floods, many);
+	fake.eps[0] = one; /* far_sends() fails if it is refused */
+	for (i = 0; i < 100; i++)
+		far_sends(0, &(struct rds_hdr){.seq = 1 + i, .sport = 9, .dport = 4000, .len = 1}, "x", 1);
+}
+END_TEST
+
+static void is_unsent(unsigned n)
+{
+	ck_assert_uint_eq(rds_progress_count_unsent(), n);
+}
+
+/* A program's end does not wait for a host that refuses, but for one that has not answered yet. */
+START_TEST(test_end)
+{
+	say(5, "a");
+	await(locked(&fake.neps) == 1);
+	mock_clock_pass(3 * 1000000000ull);
+	is_unsent(1);
+	ep_down(fake.eps[0], -ETIMEDOUT, false);
+	await(locked(&fake.neps) == 2);
+	mock_clock_pass(3 * 1000000000ull);
+	is_unsent(1);
+	ep_down(fake.eps[1], -ECONNREFUSED, false);
+	is_unsent(0);
+}
+END_TEST
+
+START_TEST(test_scopes)
+{
+	struct in6_addr a = {0}, link;
+
+	inet_pton(AF_INET6, "fd00::1", &a);
+	inet_pton(AF_INET6, "fe80::1", &link);
+	rds_lock(&rds_lock_control);
+	ck_assert_int_eq(rds_transport_node_add(&a, 0), 0);
+	ck_assert_int_eq(rds_transport_node_add(&link, 2), 0);
+	ck_assert(rds_transport_node_has(&a, 0));
+	ck_assert(rds_transport_node_has(&a, 3));
+	ck_assert(rds_transport_node_has(&link, 2));
+	ck_assert(!rds_transport_node_has(&link, 3));
+	ck_assert_int_eq(rds_transport_node_add(&link, 3), 0);
+	ck_assert(rds_transport_node_has(&link, 3));
+	rds_unlock(&rds_lock_control);
 }
 END_TEST
 
@@ -407,6 +603,11 @@ int main(void)
 	tcase_add_test(tc, test_maps);
 	tcase_add_test(tc, test_accept);
 	tcase_add_test(tc, test_asked);
-	tcase_add_test(tc, test_too_many);
+	tcase_add_test(tc, test_strangers);
+	tcase_add_test(tc, test_no_strangers);
+	tcase_add_test(tc, test_many_ask);
+	tcase_add_loop_test(tc, test_flood, 0, 2);
+	tcase_add_test(tc, test_end);
+	tcase_add_test(tc, test_scopes);
 	return suite_run(s);
 }
