@@ -272,6 +272,166 @@ static void ck_options(int fd)
 	ck_assert_int_eq(option(fd, IPPROTO_TCP, TCP_KEEPCNT), 5);
 }
 
+/* ---- hosts to which nothing was sent ---- */
+
+static struct tcp_ep *ep_at(unsigned i)
+{
+	return (struct tcp_ep *)conns[i].ep;
+}
+
+static void time_is_over(void)
+{
+	struct tcp_ep *ep = ep_at(conns[2].ep ? 2 : 0);
+
+	ck_assert(rds_timer_is_set(&ep->deadline));
+	rds_timer_set(&ep->deadline, os_now_ns());
+}
+
+/* Half a header, and no more comes: not of one that connects, nor of one that we connect to. */
+START_TEST(test_says_nothing)
+{
+	struct rds_conn *conn = _i ? ours : theirs;
+	int door = _i ? peer_listens(LARGER) : -1, fd;
+
+	if (_i)
+		ck_assert_int_eq(attempt(ours, LARGER), 0);
+	fd = _i ? accept(door, NULL, NULL) : peer_connects(SMALLER);
+	peer_writes(fd, "abc", 3);
+	progress_until(atomic_load(&conn->ups) == 1);
+	in_helper(time_is_over);
+	progress_until(atomic_load(&conn->downs) == 1);
+	ck_assert_int_eq(atomic_load(&conn->why), -ETIMEDOUT);
+	close(fd);
+	if (_i)
+		close(door);
+}
+END_TEST
+
+START_TEST(test_says_something)
+{
+	int fd = peer_is_up();
+
+	peer_writes(fd, "abc", 3);
+	in_helper(time_is_over);
+	helper_catches_up();
+	ck_assert_uint_eq(atomic_load(&theirs->downs), 0);
+	close(fd);
+}
+END_TEST
+
+#define LONGEST (1u << 20)
+
+static void peer_goes_on(int fd, const unsigned char *bytes, uint32_t n)
+{
+	ssize_t done;
+
+	while (n) {
+		done = send(fd, bytes, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+		bytes += done > 0 ? done : 0;
+		n -= done > 0 ? (uint32_t)done : 0;
+		progress();
+	}
+}
+
+/* So many bytes of a message of the longest kind */
+static void peer_begins(int fd, uint64_t seq, uint32_t n)
+{
+	struct rds_wire_hdr w = wire(seq, LONGEST, 0);
+	unsigned char *data = filled(seq, LONGEST);
+
+	peer_writes(fd, &w, sizeof(w));
+	peer_goes_on(fd, data, n);
+	free(data);
+}
+
+static void two_are_up(int fd[2])
+{
+	unsigned i;
+
+	for (i = 0; i < 2; i++) {
+		fd[i] = peer_connects(i ? "127.0.0.6" : SMALLER);
+		test_until(atomic_load(&conns[2 + i].ups) == 1);
+		peer_sends_map(fd[i]);
+		progress_until(atomic_load(&conns[2 + i].nseen) == 1);
+	}
+}
+
+static size_t held(void)
+{
+	size_t n;
+
+	rx_lock();
+	n = rds_tcp_state.strangers.held;
+	rx_unlock();
+	return n;
+}
+
+static void long_ago(void)
+{
+	rx_lock();
+	ck_assert_ptr_nonnull(ep_at(2)->in.from);
+	ep_at(2)->in.since = 1;
+	rx_unlock();
+}
+
+/* There is memory for one long message: the other waits, and whoever does not come to an end has to go. */
+START_TEST(test_memory)
+{
+	int fd[2];
+
+	rds_tcp_state.strangers.most = LONGEST + 100;
+	two_are_up(fd);
+	peer_begins(fd[0], 1, 1000);
+	progress_until(held() == LONGEST);
+	peer_begins(fd[1], 1, 1000);
+	helper_catches_up();
+	ck_assert_uint_eq(held(), LONGEST);
+	in_helper(long_ago);
+	progress_until(atomic_load(&conns[2].downs) == 1);
+	ck_assert_int_eq(atomic_load(&conns[2].why), -ETIMEDOUT);
+	progress_until(held() == LONGEST);
+	close(fd[1]);
+	progress_until(atomic_load(&conns[3].downs) == 1);
+	ck_assert_uint_eq(held(), 0);
+	close(fd[0]);
+}
+END_TEST
+
+/* It goes on where it was refused, and so does one to which something was sent. */
+START_TEST(test_memory_again)
+{
+	unsigned char *rest = filled(1, LONGEST), *got = malloc(RDS_WIRE_HDR + 10);
+	int fd[2];
+
+	rds_tcp_state.strangers.most = LONGEST + 100;
+	two_are_up(fd);
+	peer_begins(fd[0], 1, LONGEST / 2);
+	progress_until(held() == LONGEST);
+	peer_begins(fd[1], 1, 100000);
+	helper_catches_up();
+	ck_assert_ptr_null(ep_at(3)->in.block);
+	if (_i) {
+		engine_sends(&conns[3], 1, 10);
+		peer_reads(fd[1], got, RDS_WIRE_HDR + 10);
+		progress_until(ep_at(3)->in.block);
+		ck_assert_uint_eq(held(), LONGEST);
+	}
+	peer_goes_on(fd[0], rest + LONGEST / 2, LONGEST / 2);
+	progress_until(atomic_load(&conns[2].nseen) == 2);
+	ck_seen(&conns[2], 1, 1, LONGEST);
+	progress_until(ep_at(3)->in.block);
+	peer_goes_on(fd[1], rest + 100000, LONGEST - 100000);
+	progress_until(atomic_load(&conns[3].nseen) == 2);
+	ck_seen(&conns[3], 1, 1, LONGEST);
+	ck_assert_uint_eq(held(), 0);
+	ck_assert_uint_eq(atomic_load(&conns[2].downs) + atomic_load(&conns[3].downs), 0);
+	free(rest);
+	free(got);
+	close(fd[0]);
+	close(fd[1]);
+}
+END_TEST
+
 START_TEST(test_options)
 {
 	int small = peer_is_up(), large = larger_is_up();
@@ -316,6 +476,10 @@ static Suite *suite(void)
 	tcase_add_test(t, test_own_address);
 	tcase_add_test(t, test_many);
 	t = suite_case(s, "sockets", tcp_setup, NULL);
+	tcase_add_loop_test(t, test_says_nothing, 0, 2);
+	tcase_add_test(t, test_says_something);
+	tcase_add_test(t, test_memory);
+	tcase_add_loop_test(t, test_memory_again, 0, 2);
 	tcase_add_test(t, test_options);
 	tcase_add_test(t, test_port_is_taken);
 	return s;

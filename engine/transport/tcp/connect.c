@@ -19,7 +19,18 @@ static void connect_within(struct tcp_ep *ep, enum rds_patience most)
 
 void tcp_connect_deadline(struct rds_timer *tm)
 {
-	tcp_ep_down(container_of(tm, struct tcp_ep, deadline), -ETIMEDOUT);
+	struct tcp_ep *ep = container_of(tm, struct tcp_ep, deadline);
+	bool spoke;
+
+	if (atomic_load(&ep->state) < TCP_EP_UP) {
+		tcp_ep_down(ep, -ETIMEDOUT);
+		return;
+	}
+	rx_lock();
+	spoke = ep->spoke;
+	rx_unlock();
+	if (!spoke)
+		tcp_ep_broken(ep, -ETIMEDOUT);
 }
 
 /* The peer has been asked. */

@@ -26,6 +26,7 @@ struct tcp_ep *tcp_ep_new(const struct rds_conn_id *id, struct rds_conn *conn)
 		return NULL;
 	ep->head.t = &rds_tcp;
 	ep->head.conn = conn;
+	ep->in.budget = &rds_tcp_state.strangers;
 	ep->id = *id;
 	atomic_store(&ep->fd, -1);
 	ep->event.fn = tcp_connect_event;
@@ -131,6 +132,8 @@ void tcp_ep_up(struct tcp_ep *ep)
 	rx_unlock();
 	if (err)
 		tcp_ep_broken(ep, err);
+	/* each host sends its congestion map at once */
+	rds_timer_set(&ep->deadline, os_now_ns() + rds_patience_ns(RDS_PATIENCE_TCP_SPEAK));
 }
 
 /* ---- down ---- */

@@ -75,9 +75,31 @@ bool tcp_recv_awaits(void)
 	return false;
 }
 
+/*
+ * Strangers have no memory left for another message, and one of them waits.  Who has begun one and not
+ * come to its end for a while is disconnected.  It may begin again: nothing of it was acknowledged as a
+ * whole.  Helper.
+ */
+static void recv_make_room(void)
+{
+	struct tcp_ep *ep, *oldest = NULL;
+
+	for (ep = rds_tcp_state.all; ep; ep = ep->next)
+		if (ep->in.from && (!oldest || ep->in.since < oldest->in.since))
+			oldest = ep;
+	if (oldest && os_now_ns() - oldest->in.since > rds_patience_ns(RDS_PATIENCE_TCP_MESSAGE))
+		tcp_ep_broken(oldest, -ETIMEDOUT);
+}
+
+/* The helper's round follows, and looks. */
 static void recv_resume(struct rds_timer *tm)
 {
-	(void)tm; /* the helper's round follows */
+	(void)tm;
+	rx_lock();
+	if (rds_tcp_state.strangers.wanted)
+		recv_make_room();
+	rds_tcp_state.strangers.wanted = false;
+	rx_unlock();
 }
 
 static void recv_pause(struct tcp_ep *ep)
@@ -99,6 +121,7 @@ static bool recv_give(void *arg, struct rds_rx *rx)
 		return false;
 	if (v != RDS_RX_TAKEN)
 		free(rx->owned);
+	ep->spoke = true;
 	ep->large = rx->hdr.len >= LARGE;
 	return true;
 }
@@ -113,6 +136,23 @@ static void recv_nonsense(struct tcp_ep *ep)
 	tcp_ep_broken(ep, -EPROTO);
 }
 
+/* Mostly these are few.  The buffer itself goes if they are not, or if there is no memory. */
+static void recv_keep(struct tcp_ep *ep, size_t at, size_t end)
+{
+	size_t n = end - at;
+
+	ep->left = n <= BUF / 2 ? malloc(n) : NULL;
+	if (ep->left) {
+		memcpy(ep->left, rds_tcp_state.buf + at, n);
+		at = 0;
+	} else {
+		ep->left = rds_tcp_state.buf;
+		rds_tcp_state.buf = NULL;
+	}
+	ep->left_at = at;
+	ep->left_end = at + n;
+}
+
 /* The bytes are in the common buffer.  False: nothing more is to be received now. */
 static bool recv_bytes(struct tcp_ep *ep, size_t at, size_t end)
 {
@@ -125,10 +165,7 @@ static bool recv_bytes(struct tcp_ep *ep, size_t at, size_t end)
 		recv_nonsense(ep);
 		return false;
 	}
-	ep->left = rds_tcp_state.buf;
-	ep->left_at = at + used;
-	ep->left_end = end;
-	rds_tcp_state.buf = NULL;
+	recv_keep(ep, at + used, end);
 	recv_pause(ep);
 	return false;
 }
@@ -159,7 +196,8 @@ static bool recv_left(struct tcp_ep *ep)
 
 /*
  * Bytes received; 0: the end; -errno.  *asked: for so many there was room.  Behind a large message
- * another one is expected: its header is read alone, and then all of it into its own block.
+ * another one is expected: its header is read alone, and then all of it into its own block.  So it is
+ * if there may be no memory for the next one: what was read would have to be kept.
  */
 static ssize_t recv_read(struct tcp_ep *ep, size_t *room, size_t *asked)
 {
@@ -172,7 +210,7 @@ static ssize_t recv_read(struct tcp_ep *ep, size_t *room, size_t *asked)
 	*room = tcp_stream_room(&ep->in, &to);
 	if (*room)
 		iov[msg.msg_iovlen++] = (struct iovec){.iov_base = to, .iov_len = *room};
-	if (unlikely(ep->large))
+	if (unlikely(ep->large || tcp_stream_is_short(&ep->in)))
 		more = *room ? 0 : RDS_WIRE_HDR - ep->in.nraw;
 	if (more)
 		iov[msg.msg_iovlen++] = (struct iovec){.iov_base = rds_tcp_state.buf, .iov_len = more};
@@ -223,6 +261,8 @@ static bool recv_some(struct tcp_ep *ep, unsigned reads)
 
 	if (state != TCP_EP_UP && (state != TCP_EP_BROKEN || atomic_load(&ep->why) == -EPROTO))
 		return false;
+	if (atomic_load_explicit(&ep->wanted, memory_order_relaxed))
+		ep->in.budget = NULL;
 	if (!recv_left(ep))
 		return false;
 	ep->paused = false;

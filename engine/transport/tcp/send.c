@@ -11,6 +11,7 @@
 #define UNSENT_MAX (1u << 20) /* the kernel's buffer is beside that */
 #define UNSENT_SOME (64u << 10)
 #define PIECES 64
+#define PORT_OF_PROBES 1 /* 0: of answers */
 
 static uint64_t send_unsent(const struct tcp_ep *ep)
 {
@@ -71,6 +72,9 @@ int tcp_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const struct io
 	to = tcp_out_add(&ep->out, len);
 	if (unlikely(!to))
 		return -ENOMEM;
+	/* maps, answers and probes have other ports */
+	if (unlikely(!atomic_load_explicit(&ep->wanted, memory_order_relaxed)) && be16toh(hdr->sport) > PORT_OF_PROBES)
+		atomic_store_explicit(&ep->wanted, true, memory_order_relaxed);
 	own = *hdr;
 	/* TCP acknowledges, and the kernel's RDS ignores these fields */
 	own.ack = 0;

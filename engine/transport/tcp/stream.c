@@ -21,6 +21,15 @@ static bool stream_give(struct tcp_in *in, const void *data, void *owned, tcp_st
 	return give(arg, &rx);
 }
 
+static void stream_forget_block(struct tcp_in *in)
+{
+	if (in->from)
+		in->from->held -= in->hdr.len;
+	in->from = NULL;
+	in->block = NULL;
+	in->have = 0;
+}
+
 /* The message in `block`, if it is complete.  False: it was refused. */
 static bool stream_give_block(struct tcp_in *in, tcp_stream_give *give, void *arg)
 {
@@ -28,8 +37,7 @@ static bool stream_give_block(struct tcp_in *in, tcp_stream_give *give, void *ar
 		return true;
 	if (!stream_give(in, in->block, in->block, give, arg))
 		return false;
-	in->block = NULL;
-	in->have = 0;
+	stream_forget_block(in);
 	return true;
 }
 
@@ -51,12 +59,25 @@ static int stream_header(struct tcp_in *in, const unsigned char *bytes, size_t n
 	return *whole && rds_wire_hdr_decode_node(in->raw, &in->hdr) ? -EBADMSG : (int)take;
 }
 
+static bool stream_may_begin(struct tcp_in *in)
+{
+	if (!in->budget || in->budget->held + in->hdr.len <= in->budget->most)
+		return true;
+	in->budget->wanted = true;
+	return false;
+}
+
 /* A message of which some bytes are still to come.  False: no memory */
 static bool stream_begin_block(struct tcp_in *in, const unsigned char *bytes, size_t n)
 {
-	in->block = malloc(in->hdr.len);
+	in->block = stream_may_begin(in) ? malloc(in->hdr.len) : NULL;
 	if (!in->block)
 		return false;
+	in->from = in->budget;
+	if (in->from) {
+		in->from->held += in->hdr.len;
+		in->since = os_now_ns();
+	}
 	memcpy(in->block, bytes, n);
 	in->have = (uint32_t)n;
 	in->nraw = 0;
@@ -136,6 +157,9 @@ uint64_t tcp_stream_missing(const struct tcp_in *in, uint64_t *of_header)
 
 void tcp_stream_reset(struct tcp_in *in)
 {
+	struct tcp_budget *budget = in->budget;
+
 	free(in->block);
-	memset(in, 0, sizeof(*in));
+	stream_forget_block(in);
+	*in = (struct tcp_in){.budget = budget};
 }

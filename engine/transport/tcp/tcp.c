@@ -8,9 +8,10 @@
 #include "engine/transport/tcp/tcp.h"
 
 #define PORT 16385
+#define STRANGERS_MEMORY ((size_t)64 << 20)
 #define TCP_STATE_INIT                                                                                                 \
 	{                                                                                                              \
-		.port = PORT, .set = -1, .out_set = -1                                                                 \
+		.port = PORT, .set = -1, .out_set = -1, .strangers.most = STRANGERS_MEMORY                             \
 	}
 
 struct tcp_state rds_tcp_state = TCP_STATE_INIT;

@@ -27,11 +27,20 @@
 
 /* ---- stream.c: from the bytes of a stream to messages ---- */
 
+/* Memory that several streams have together for their blocks. */
+struct tcp_budget {
+	size_t held, most;
+	bool wanted; /* somebody has got none since it was set to false */
+};
+
 /*
  * What has arrived of the next message.  A message that is not complete has a block of its own, so a
  * peer that begins one and stops holds as much memory as it has named, RDS_MAX_MSG at most.
  */
 struct tcp_in {
+	struct tcp_budget *budget; /* for blocks that begin from now on; NULL: no limit */
+	struct tcp_budget *from;   /* ... for the one that there is */
+	uint64_t since;		   /* with `from`: when it began */
 	struct rds_hdr hdr; /* with `block`, or a message of length 0 that was refused */
 	unsigned char *block;
 	uint32_t have; /* bytes in `block` */
@@ -53,6 +62,11 @@ void tcp_stream_filled(struct tcp_in *in, size_t n); /* so many have been writte
 /* Bytes that are still to come of the message at hand; *of_header: of its header. */
 uint64_t tcp_stream_missing(const struct tcp_in *in, uint64_t *of_header);
 void tcp_stream_reset(struct tcp_in *in);
+/* Is there less than the longest message needs? */
+static inline bool tcp_stream_is_short(const struct tcp_in *in)
+{
+	return in->budget && in->budget->held + RDS_MAX_MSG > in->budget->most;
+}
 
 /* ---- out.c: messages on their way out ---- */
 
@@ -123,6 +137,8 @@ struct tcp_ep {
 	bool at_end;	     /* reads go on until the end, or an error */
 	bool large;	     /* the last message was */
 	bool paused;	     /* what it has got was refused: after a while */
+	bool spoke;	     /* it has sent a whole message */
+	_Atomic bool wanted; /* a message of the program's was sent to it */
 	uint64_t heard;	     /* bytes received */
 	unsigned char *left; /* a receive buffer with bytes that could not be handled, [left_at, left_end) */
 	size_t left_at, left_end;
@@ -165,6 +181,7 @@ struct tcp_state {
 	struct tcp_ep *ready, **ready_tail;
 	unsigned passes;	 /* since the sets were looked at */
 	struct rds_timer resume; /* for those that are paused */
+	struct tcp_budget strangers; /* of endpoints that are not `wanted` */
 	unsigned char *buf;
 };
 
