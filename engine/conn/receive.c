@@ -5,8 +5,8 @@
  * A connection accepts each message of a peer that keeps to the protocol once and in order: its
  * sequence numbers outlive the connection's breaks, and it flags what it sends again.  A message is
  * acknowledged whether a socket takes it or not.  Queues have no hard limit, but for hosts that do not
- * keep to the protocol (receive_is_flood()); congestion holds senders back (cong.c).  Must not take conn->tx: what has to be sent is left as
- * work (work.c).
+ * keep to the protocol (receive_is_flood()); congestion holds senders back (cong.c).  Must not take
+ * conn->tx: what has to be sent is left as work (work.c).
  */
 #include "engine/conn/client.h"
 #include "engine/conn/conn.h"
