@@ -7,6 +7,8 @@
  * The first byte says how the others are cut, and what is refused.
  *
  * fuzz-sources: engine/transport/tcp/stream.c engine/wire/header.c
+ * fuzz-sources: engine/sys/os.c engine/sys/signals.c engine/sys/own_fds.c
+ * fuzz-sources: engine/sys/fd_table.c engine/sys/options.c engine/sys/log.c
  */
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +61,8 @@ static bool give(void *arg, struct rds_rx *rx)
 /* Pieces of `step` bytes; 0: all at once.  True: it was a stream of messages to the end. */
 static bool run(const uint8_t *data, size_t size, size_t step, struct sum *s)
 {
-	struct tcp_in in = {0};
+	struct tcp_budget budget = {.most = RDS_MAX_MSG};
+	struct tcp_in in = {.budget = &budget};
 	unsigned char *copy, *to;
 	size_t at = 0, n, got, used;
 	int err = 0;
@@ -73,11 +76,13 @@ static bool run(const uint8_t *data, size_t size, size_t step, struct sum *s)
 		free(copy);
 		must(err || got + used == n);
 		must(!in.block || in.have < in.hdr.len);
+		must(budget.held == (in.block ? in.hdr.len : 0) && !budget.wanted);
 		must(in.nraw < RDS_WIRE_HDR || err);
 		must(tcp_stream_room(&in, &to) <= RDS_MAX_MSG);
 		at += n;
 	}
 	tcp_stream_reset(&in);
+	must(!budget.held);
 	return !err;
 }
 
