@@ -94,6 +94,7 @@ static const struct rds_sock_events sock_events = {
 };
 
 static const struct rds_conn_client conn_client = {
+	.claim_node = rds_transports_claim_node,
 	.item_wanted = rds_op_wanted,
 	.item_may_send = rds_op_may_send,
 	.item_gather = rds_op_piece_gather,

@@ -145,7 +145,7 @@ static int bind_port(struct rds_sock *sk, const struct rds_addr *addr, int trans
 	if (ret < 0)
 		return ret;
 	rx_lock();
-	ret = rds_cong_map_get(&addr->ip) ? 0 : -ENOMEM; /* peers may connect to this address */
+	ret = rds_cong_map_bind(&addr->ip); /* peers may connect to this address */
 	rx_unlock();
 	if (ret < 0)
 		return ret;

@@ -9,6 +9,7 @@
 #include "engine/calls/info.h"
 
 #include "engine/abi/revisions.h"
+#include "engine/conn/relay.h"
 #include "engine/socket/socket.h"
 #include "engine/sys/uaccess.h"
 
@@ -182,6 +183,8 @@ static int source_sockets(struct info_sink *sink, const struct info_source *src)
 	if (ret < 0)
 		return ret;
 	for (unsigned i = 0; i < n; i++) {
+		if (rds_relay_is_role(socks[i].bound_port))
+			continue;
 		if (src->v6)
 			put_socket6(sink, &socks[i]);
 		else if (rds_ip_is_v4(&socks[i].bound))

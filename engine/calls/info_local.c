@@ -116,13 +116,24 @@ static void collect_stream(struct rds_conn *conn, struct collect *c)
 	collect_push(c, &rec);
 }
 
+/* Messages have waited there for somebody to own the local address (conn/relay.c).  tx held. */
+static bool is_left_over(const struct rds_conn *conn)
+{
+	return rds_transport_set.node && conn->kind == RDS_CONN_UNROUTED && !conn->queue;
+}
+
 static void collect_conn(struct rds_conn *conn, void *arg)
 {
 	struct collect *c = arg;
+	bool messages = c->kind == RDS_INFO_SENDING || c->kind == RDS_INFO_RETRANS;
 
+	/* the owner lists the connection to the node, a member its messages */
+	if (conn->relay == RDS_RELAY_MEMBER || (conn->relay == RDS_RELAY_OWNER && !messages))
+		return;
 	rds_lock(&conn->tx);
 	if (c->kind == RDS_INFO_CONNS) {
-		collect_state(conn, c);
+		if (!is_left_over(conn))
+			collect_state(conn, c);
 	} else if (c->kind == RDS_INFO_DEVICES) {
 		collect_device(conn, c);
 	} else if (c->kind == RDS_INFO_STREAMS) {

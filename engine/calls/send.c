@@ -244,7 +244,8 @@ static enum admit send_try_once(struct send_call *c, int *err)
 			goto out;
 		}
 	}
-	if (unlikely(c->parsed) && rds_conn_is_node(d->conn) && (c->rdma.ops || c->rdma.cookie || c->rdma.used_rkey)) {
+	if (unlikely(c->parsed) && rds_conn_leads_to_node(d->conn) &&
+	    (c->rdma.ops || c->rdma.cookie || c->rdma.used_rkey)) {
 		*err = -EOPNOTSUPP; /* as a kernel says of its transport over TCP */
 		goto out;
 	}

@@ -5,7 +5,7 @@
  *
  * The rules for attempts that cross are in attempt.c.  Must not know how a request comes.
  */
-#include "engine/conn/conn.h"
+#include "engine/conn/relay.h"
 
 #include <string.h>
 
@@ -15,18 +15,21 @@ static _Atomic bool conn_refuse_new;
 
 /*
  * A peer may ask for any connection, and each one costs memory as long as it lives.  So it has to
- * be to an address of ours, and one process gets at most a quarter of the connections that a
- * process can have.  For hosts as a whole: strangers.c.  Helper, control held.
+ * be to an address of ours, or through this process to another host, and one process gets at most a
+ * quarter of the connections that a process can have.  For hosts as a whole: strangers.c.  Helper,
+ * control held.
  */
 static int conn_may_connect(const struct rds_conn_id *id)
 {
 	static struct rds_procid warned_of;
+	const struct rds_cong_map *map;
 	bool ours;
 
 	rx_lock();
-	ours = rds_cong_map_find(&id->laddr) != NULL;
+	map = rds_cong_map_find(&id->laddr);
+	ours = map && map->bound;
 	rx_unlock();
-	if (!ours)
+	if (!ours && rds_relay_of(RDS_CONN_PEER, id) != RDS_RELAY_MEMBER)
 		return -EADDRNOTAVAIL;
 	if (rds_conn_id_is_node(id))
 		return rds_conn_strangers_room();
@@ -133,7 +136,7 @@ static int conn_make_way(struct rds_conn *conn, const struct rds_conn_id *id)
 	bool first;
 
 	/* its transport knows which of two attempts wins, and asks only if there is none */
-	if (rds_conn_is_node(conn) && (conn->ep || conn->pending))
+	if (rds_conn_is_node(conn) && (conn->ep || conn->pending || rds_relay_has_left()))
 		return -EALREADY;
 	rds_lock(&conn->tx);
 	first = rds_conn_is_first(conn);

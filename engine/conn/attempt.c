@@ -42,6 +42,7 @@
  */
 #include "engine/conn/incoming.h"
 #include "engine/conn/client.h"
+#include "engine/conn/relay.h"
 
 #include <string.h>
 
@@ -308,6 +309,10 @@ void rds_conn_retry(struct rds_timer *tm)
 	}
 	if (!conn_wants_attempt(conn))
 		return;
+	if (rds_conn_is_node(conn) && rds_relay_has_left()) {
+		rds_conn_backoff(conn);
+		return;
+	}
 	if (conn->kind == RDS_CONN_UNROUTED) {
 		conn_note_attempt(conn);
 		rds_route_retry(conn);

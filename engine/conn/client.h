@@ -90,6 +90,9 @@ struct rds_conn_client {
 	 */
 	void (*refusals_note)(struct rds_conn *conn, bool closed);
 
+	/* This process becomes the owner of that address (relay.c), if it may.  control held. */
+	bool (*claim_node)(const struct in6_addr *laddr, uint32_t scope);
+
 	/* ---- received; rx held ---- */
 	enum rds_rx_verdict (*recv_piece)(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx);
 	void (*recv_used_key)(struct rds_sock *sk, uint32_t rkey);

@@ -18,7 +18,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "engine/conn/conn.h"
+#include "engine/conn/relay.h"
 
 static struct rds_cong_map *cong_maps; /* rx, as the next two */
 static struct rds_sock *cong_monitors, *cong_met;
@@ -52,6 +52,16 @@ struct rds_cong_map *rds_cong_map_get(const struct in6_addr *addr)
 	map->next = cong_maps;
 	cong_maps = map;
 	return map;
+}
+
+int rds_cong_map_bind(const struct in6_addr *addr)
+{
+	struct rds_cong_map *map = rds_cong_map_get(addr);
+
+	if (!map)
+		return -ENOMEM;
+	map->bound = true;
+	return 0;
 }
 
 int rds_cong_attach(struct rds_conn *conn)
@@ -417,6 +427,39 @@ static bool cong_far_fill(struct rds_cong_far *far, const void *data, uint32_t l
 	return true;
 }
 
+void rds_cong_far_add(const struct rds_cong_far *far, unsigned char bytes[RDS_CONG_MAP_BYTES])
+{
+	uint64_t few = atomic_load(&far->few), word;
+	const struct rds_cong_map *map = few == RDS_CONG_MANY ? atomic_load(&far->map) : NULL;
+	unsigned i;
+
+	for (i = 0; map && i < RDS_CONG_MAP_BYTES / 8; i++) {
+		memcpy(&word, bytes + i * sizeof(word), sizeof(word));
+		word |= atomic_load_explicit(&map->words[i], memory_order_relaxed);
+		memcpy(bytes + i * sizeof(word), &word, sizeof(word));
+	}
+	for (; !map && few; few >>= 16)
+		bytes[(few & 0xffff) >> 3] |= (unsigned char)(1u << (few & 7));
+}
+
+void rds_cong_map_copy(struct rds_cong_map *map, const struct rds_cong_far *far)
+{
+	unsigned char bytes[RDS_CONG_MAP_BYTES] = {0};
+	uint64_t word;
+	unsigned i;
+
+	if (!map->nports && !atomic_load(&far->few))
+		return;
+	rds_cong_far_add(far, bytes);
+	map->nports = 0;
+	for (i = 0; i < RDS_CONG_MAP_BYTES / 8; i++) {
+		memcpy(&word, bytes + i * sizeof(word), sizeof(word));
+		atomic_store_explicit(&map->words[i], word, memory_order_relaxed);
+		map->nports += (unsigned)__builtin_popcountll(word);
+	}
+	cong_push_map(map);
+}
+
 void rds_cong_received(struct rds_conn *conn, const void *data, uint32_t len)
 {
 	uint64_t few = len == RDS_CONG_MAP_BYTES ? cong_map_pack(data) : cong_list_pack(data, len);
@@ -425,6 +468,10 @@ void rds_cong_received(struct rds_conn *conn, const void *data, uint32_t len)
 	if (few == RDS_CONG_MANY && !cong_far_fill(&conn->fcong, data, len))
 		few = 0;
 	atomic_store_explicit(&conn->fcong.few, few, memory_order_release);
+	if (unlikely(conn->relay == RDS_RELAY_MEMBER))
+		rds_relay_ports_changed(conn);
+	else if (rds_conn_is_node(conn))
+		rds_relay_map_came(conn);
 	/* we present ourselves as the TCP transport, which reports every port */
 	rds_cong_updated(~0ull);
 }

@@ -14,6 +14,8 @@ struct rds_conn;
 struct rds_cong_map {
 	struct rds_cong_map *next;
 	struct in6_addr addr;
+	/* a socket was bound to it; else it is another host's, for members that this process relays (relay.c) */
+	bool bound;
 	struct rds_conn *conns; /* local map: connections that get it */
 	unsigned nports;	/* local map: congested ones */
 	_Atomic uint64_t *words; /* RDS_CONG_MAP_BYTES; of a local map no page is used until a port is congested */
@@ -26,6 +28,7 @@ struct rds_cong_map *rds_cong_map_find(const struct in6_addr *addr);
 uint64_t rds_cong_ports(const struct rds_conn *conn);
 /* find or make; NULL no memory */
 struct rds_cong_map *rds_cong_map_get(const struct in6_addr *addr);
+int rds_cong_map_bind(const struct in6_addr *addr); /* peers may connect to the address; -ENOMEM */
 /*
  * The congested ports of a peer.  Written under rx.  Senders look without it: mostly there is none,
  * which is one load, and a few ports are one word, which changes as a whole.
@@ -62,6 +65,9 @@ void rds_cong_clear_port(struct rds_sock *sk);
  * is the state of one moment.
  */
 uint32_t rds_cong_map_write(const struct rds_cong_map *map, unsigned char to[RDS_CONG_MAP_BYTES], bool whole);
+/* The map gets the ports of far, and is sent.  add: to those of a whole map. */
+void rds_cong_map_copy(struct rds_cong_map *map, const struct rds_cong_far *far);
+void rds_cong_far_add(const struct rds_cong_far *far, unsigned char bytes[RDS_CONG_MAP_BYTES]);
 void rds_cong_received(struct rds_conn *conn, const void *data, uint32_t len);
 void rds_cong_updated(uint64_t portmask); /* generation, monitors, sleepers */
 void rds_cong_sock_add(struct rds_sock *sk); /* a send met a congested port */

@@ -31,6 +31,13 @@ enum rds_conn_kind {
 	RDS_CONN_UNROUTED,
 };
 
+/* Part of the way between a process of this host and another host as a whole (relay.c). */
+enum rds_conn_relay {
+	RDS_RELAY_NONE,
+	RDS_RELAY_OWNER,  /* the peer has the connection to that host */
+	RDS_RELAY_MEMBER, /* relayed: this process has it */
+};
+
 struct rds_op;
 struct rds_queue_unacked;
 
@@ -49,6 +56,7 @@ struct rds_conn_redirect {
 
 #define RDS_REDIRECTS_MAX 16
 #define RDS_PONGS_MAX 16
+#define RDS_HELD_MAX 16
 struct rds_conn_sources;
 /*
  * What few connections need on their receive side: made when it is first needed (work.c), and for the first
@@ -67,6 +75,11 @@ struct rds_conn_seldom {
 	unsigned npongs;
 	uint64_t beyond;   /* bytes that it has put behind a queue that was too long (receive.c) */
 	uint32_t peer_gen; /* the generation that a node has told (node.c); 0: none yet */
+	/* relayed: the connection to the node, and ports that it is told to be congested (relay.c) */
+	struct rds_conn *node;
+	uint16_t held[RDS_HELD_MAX];
+	unsigned nheld;
+	uint32_t held_below;
 	/* where messages of another user's process come from (source.c); NULL: there were none */
 	struct rds_conn_sources *sources;
 	/* ports that have moved to another process of their host (port_moved.c) */
@@ -129,6 +142,7 @@ struct rds_conn {
 	/* a sender waits for the endpoint's room, even if no message is kept here */
 	bool room_sought;
 	bool pulled; /* a piece was put before older messages (rdma/op_order.c) */
+	uint8_t relay; /* enum rds_conn_relay; does not change */
 
 	/* receiving (rx) */
 	_Atomic uint64_t next_rx;
@@ -212,7 +226,7 @@ struct rds_conn {
 	unsigned nhandoff_said;
 	_Atomic unsigned device_writes; /* that devices carry out now; written under rx */
 	uint64_t offered_seq;		/* number of the last piece that lends memory (tx) */
-	/* unsent answers, and in the queue: to operations, to pings and of port_moved.c */
+	/* unsent answers, and in the queue: to operations, to pings, of port_moved.c and of relay.c */
 	_Atomic uint64_t answer_bytes;
 };
 _Static_assert(sizeof(struct rds_conn) <= 472, "of which a host may have a million");
@@ -281,6 +295,11 @@ struct rds_conn *rds_conn_for_request(const struct rds_transport *t, const struc
 static inline bool rds_conn_is_node(const struct rds_conn *conn)
 {
 	return rds_conn_id_is_node(&conn->id);
+}
+/* ... or to the process of this host through which it is reached */
+static inline bool rds_conn_leads_to_node(const struct rds_conn *conn)
+{
+	return conn->relay == RDS_RELAY_OWNER || rds_conn_is_node(conn);
 }
 /* A node's first number is that of the first probe (node.c). */
 static inline uint64_t rds_conn_first_number(const struct rds_conn_id *id)
@@ -384,6 +403,8 @@ void rds_route_requeue(const struct rds_conn_id *id, struct rds_queue_item *list
  * or not.  control held.  False: no memory, nothing was taken.
  */
 bool rds_route_send_list(const struct rds_conn_id *id, struct rds_queue_item *list, bool far);
+/* Puts the message behind all others of that connection.  control held. */
+void rds_route_append(struct rds_conn *to, struct rds_queue_item *q);
 /*
  * The messages that wait there go to their new routes.  local: the address is this host's.  control
  * held.

@@ -12,6 +12,7 @@
 #include "engine/conn/incoming.h"
 #include "engine/conn/port_cache.h"
 #include "engine/conn/client.h"
+#include "engine/conn/relay.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -111,15 +112,21 @@ void rds_conn_free(struct rds_conn *conn)
 /* control held */
 static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_id *id, int *err)
 {
+	enum rds_conn_relay relay = rds_relay_of(kind, id);
+	struct rds_conn *node = relay == RDS_RELAY_MEMBER ? rds_relay_node_conn(id, err) : NULL;
 	struct rds_conn *conn = conn_alloc();
 	unsigned h = conn_hash(id);
 
 	*err = -ENOMEM;
-	if (!conn)
+	if (!conn || (relay == RDS_RELAY_MEMBER && !node)) {
+		if (conn)
+			rds_conn_free(conn);
 		return NULL;
+	}
 	rds_lock(&conn->tx);
 	conn->id = *id;
 	conn->kind = (uint8_t)kind;
+	conn->relay = (uint8_t)relay;
 	conn->t = conn_transport_for(kind, id);
 	conn->retry.fn = rds_conn_retry;
 	conn->next_tx = rds_conn_first_number(id);
@@ -150,7 +157,9 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 	atomic_store(&conn->next_rx, 1);
 	atomic_store(&conn->state, RDS_CONN_DOWN);
 	rx_lock();
-	*err = rds_cong_attach(conn);
+	*err = node && !rds_conn_seldom_get(conn) ? -ENOMEM : rds_cong_attach(conn);
+	if (!*err && node)
+		rds_relay_begin(conn, node);
 	rx_unlock();
 	rds_unlock(&conn->tx);
 	if (*err) {
@@ -265,5 +274,6 @@ void rds_conn_fork_child(void)
 	rds_conn_list = NULL;
 	rds_conn_refuse_new(false);
 	rds_conn_node_forget();
+	rds_relay_forget();
 	conn_free = NULL;
 }

@@ -154,7 +154,7 @@ void rds_route_retry(struct rds_conn *conn)
 	 */
 	if (local)
 		atomic_fetch_add(&rds_route_gen, 1);
-	if (local || conn->far || rds_transport_node_has(&conn->id.laddr, conn->id.scope))
+	if (local || conn->far || rds_transport_set.node)
 		rds_route_hand_over(conn, local);
 	if (conn->far && !local)
 		n = ports_to_ask(conn, ports);
@@ -162,7 +162,7 @@ void rds_route_retry(struct rds_conn *conn)
 	if (conn->queue) {
 		if (local)
 			conn->backoff_ms = conn->backoff_ms < HANDOVER_MS ? conn->backoff_ms : HANDOVER_MS;
-		else if (!conn->far)
+		else if (!conn->far && !rds_transport_set.node)
 			conn->backoff_ms = (uint32_t)rds_options()->reconnect_max_ms;
 		rds_conn_backoff(conn);
 	} else {

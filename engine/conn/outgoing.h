@@ -83,6 +83,7 @@ struct rds_queue_item {
 	 */
 	struct rds_op *op;
 	struct rds_conn *answers; /* an answer on this connection, counted in its answer_bytes */
+	struct rds_conn *node;	  /* relay.c: while it is between two connections */
 	/*
 	 * piece: data holds the header only; the other bytes are the program's memory from here on
 	 */

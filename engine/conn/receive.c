@@ -11,6 +11,7 @@
 #include "engine/conn/client.h"
 #include "engine/conn/conn.h"
 #include "engine/conn/incoming.h"
+#include "engine/conn/relay.h"
 
 #define RECEIVE_BEYOND ((uint64_t)64 << 20)
 #define RECEIVE_BEYOND_MESSAGES (1u << 18) /* that have no bytes, but need memory */
@@ -94,6 +95,13 @@ static bool receive_is_flood(struct rds_conn *conn, const struct rds_sock *sk, u
 	return false;
 }
 
+static enum rds_rx_verdict receive_without_socket(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx)
+{
+	if (conn->relay == RDS_RELAY_MEMBER || rds_conn_is_node(conn))
+		return rds_relay_receive(conn, rx);
+	return rds_conn_redirect_refuse(conn, ep, &rx->hdr);
+}
+
 /* Gives an accepted message to its socket. */
 static enum rds_rx_verdict receive_dispatch(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx)
 {
@@ -101,7 +109,7 @@ static enum rds_rx_verdict receive_dispatch(struct rds_conn *conn, struct rds_ep
 	struct rds_inc *inc;
 
 	if (unlikely(rx->hdr.dport == 0))
-		return receive_ping(conn, &rx->hdr);
+		return conn->relay == RDS_RELAY_MEMBER ? rds_relay_receive(conn, rx) : receive_ping(conn, &rx->hdr);
 	if (unlikely(rx->hdr.op) && conn->seldom && rx->hdr.op == conn->seldom->void_message)
 		return RDS_RX_DONE; /* its operation has failed */
 	if (unlikely(registry_slot_is_others(conn->id.peer_slot))) {
@@ -112,7 +120,7 @@ static enum rds_rx_verdict receive_dispatch(struct rds_conn *conn, struct rds_ep
 	}
 	sk = rds_sock_bound_find(&conn->id.laddr, rx->hdr.dport, conn->id.scope);
 	if (unlikely(!sk))
-		return rds_conn_redirect_refuse(conn, ep, &rx->hdr);
+		return receive_without_socket(conn, ep, rx);
 	if (unlikely(rx->hdr.sock) && !rds_conn_is_meant_for(sk, rx->hdr.sock)) {
 		RDS_STAT_INC_RX(recv_drop_no_sock);
 		return RDS_RX_DONE;

@@ -22,6 +22,7 @@
 #include "engine/conn/client.h"
 #include "engine/wire/port_set.h"
 #include "engine/conn/port_cache.h"
+#include "engine/conn/relay.h"
 #include "engine/node/local_address.h"
 
 #include <string.h>
@@ -36,19 +37,24 @@ static void conn_id_clear_peer(struct rds_conn_id *id)
 }
 
 /*
- * Does a message from that address to another host go to that host as a whole?  far: a device has the
+ * Does a message from that address to another host go to that host as a whole?  Completes id: over a
+ * connection of this process, or of the one that is the owner of the address.  far: a device has the
  * address.  control held.
  */
-static bool route_is_to_node(const struct rds_conn_id *id, bool far)
+static bool route_to_node(struct rds_conn_id *id, bool far)
 {
-	return !far && rds_transport_node_has(&id->laddr, id->scope);
-}
-
-static void conn_id_set_node(struct rds_conn_id *id)
-{
+	if (far || !rds_transport_set.node)
+		return false;
+	id->tos = 0; /* there is one connection for all */
+	if (!rds_transport_node_has(&id->laddr, id->scope)) {
+		if (rds_relay_owner(&id->laddr, id->scope, id))
+			return !rds_relay_still_held(id);
+		if (!rds_conn_client.claim_node(&id->laddr, id->scope))
+			return false;
+	}
 	conn_id_clear_peer(id);
 	id->peer_slot = RDS_SLOT_REMOTE;
-	id->tos = 0; /* there is one connection for all */
+	return !rds_relay_still_held(id);
 }
 
 /* The socket that has a port of this host. */
@@ -139,7 +145,7 @@ static bool far_port_still_goes_to(const struct rds_addr *dst, struct rds_conn_i
 	return false;
 }
 
-static void conn_append_item(struct rds_conn *to, struct rds_queue_item *q)
+void rds_route_append(struct rds_conn *to, struct rds_queue_item *q)
 {
 	bool start;
 
@@ -211,7 +217,7 @@ void rds_route_requeue(const struct rds_conn_id *from, struct rds_queue_item *li
 	while ((q = list)) {
 		list = q->next;
 		if (unrouted)
-			conn_append_item(unrouted, q);
+			rds_route_append(unrouted, q);
 		else
 			item_drop(q);
 	}
@@ -284,10 +290,9 @@ static enum route_fate route_decide(const struct rds_conn *unrouted, bool local,
 		return DROPPED;
 	if (!err && id->peer_slot == REGISTRY_NOBODY && kind == RDS_CONN_UNROUTED)
 		return port_is_gone(dst) ? DROPPED : WAITS;
-	if (err && !local && route_is_to_node(id, unrouted->far)) {
+	if (err && !local && route_to_node(id, unrouted->far)) {
 		if (q->op || q->u.ext_type)
 			return DROPPED; /* operations and keys do not go there */
-		conn_id_set_node(id);
 		kind = RDS_CONN_PEER;
 	} else if (err && !local) {
 		if (!unrouted->far)
@@ -339,7 +344,7 @@ void rds_route_hand_over(struct rds_conn *unrouted, bool local)
 		dst.port = q->u.dport;
 		switch (route_item(unrouted, local, &dst, q, &id, &to)) {
 		case GOES:
-			conn_append_item(to, q);
+			rds_route_append(to, q);
 			break;
 		case DROPPED:
 			item_drop(q);
@@ -382,7 +387,7 @@ bool rds_route_send_list(const struct rds_conn_id *from, struct rds_queue_item *
 	unrouted->handoff_pending |= local;
 	while ((q = list)) {
 		list = q->next;
-		conn_append_item(unrouted, q);
+		rds_route_append(unrouted, q);
 	}
 	/* a process that ends soon does not wait for messages that wait here */
 	rds_route_hand_over(unrouted, local);
@@ -401,8 +406,7 @@ static void warn_out_of_reach(const struct in6_addr *from, const struct rds_addr
 	else if (rds_transport_set.node && !rds_ip_is_loopback(from))
 		rds_warn(
 			"messages from %s to %s wait, and end with their socket: TCP port 16385 of %s is taken, by the "
-			"kernel's rds_tcp (rmmod rds_tcp) or by another process that uses RDS at that address; one "
-			"process of an address reaches other hosts",
+			"kernel's rds_tcp (rmmod rds_tcp) or by a process with another registry or of another user",
 			b, a, b);
 	else
 		rds_warn(
@@ -426,8 +430,7 @@ static int route_find_owner(const struct rds_addr *dst, bool far, bool local, st
 		return err;
 	/* without the port on this host: silently dropped; without such a host: waits */
 	*kind = RDS_CONN_UNROUTED;
-	if (route_is_to_node(id, far)) {
-		conn_id_set_node(id);
+	if (route_to_node(id, far)) {
 		*kind = RDS_CONN_PEER;
 		return 0;
 	}
@@ -452,7 +455,7 @@ static bool port_waits_there(struct rds_conn *unrouted, uint16_t port)
 /* A message is about to wait there.  control held.  True, once: the log has to say why. */
 static bool unrouted_note(struct rds_conn *unrouted, bool far, bool handoff)
 {
-	bool tell = !far && !handoff && !unrouted->unrouted_logged;
+	bool tell = !far && !handoff && !unrouted->unrouted_logged && !rds_relay_is_passed_on();
 
 	unrouted->unrouted_logged |= tell;
 	unrouted->far |= far;

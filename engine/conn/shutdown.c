@@ -13,6 +13,7 @@
 #include "engine/conn/incoming.h"
 #include "engine/wire/port_set.h"
 #include "engine/conn/port_cache.h"
+#include "engine/conn/relay.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -104,10 +105,11 @@ static bool unacked_can_reroute(const struct rds_queue_unacked *u)
 	return u->sk && !u->cancelled && (!u->once || u->again) && !rds_unacked_aborted(u);
 }
 
-/* Each port is asked for once. */
+/* Each port is asked for once.  Those of another host are reached through the next owner. */
 static bool port_asked_left(const struct rds_conn *conn, uint16_t port)
 {
-	return rds_port_set_add(&ports_asked, port) && port_has_left(conn, port, 0, true);
+	return rds_port_set_add(&ports_asked, port) &&
+	       (conn->relay == RDS_RELAY_OWNER || port_has_left(conn, port, 0, true));
 }
 
 static bool conn_next_left(const struct rds_conn *conn, uint16_t *port)
@@ -286,6 +288,7 @@ static uint64_t conn_end_peer(struct rds_conn *conn, struct rds_queue_item *unse
 	uint64_t congested = rds_cong_ports(conn);
 
 	conn_bury(conn);
+	rds_relay_end(conn);
 	rds_route_ports_drop_proc(&conn->id.peer);
 	/*
 	 * By now another process may have the port.  Newer messages for a socket of this host were

@@ -6,6 +6,7 @@
  * Must not know why the process ends, nor how long it waits.
  */
 #include "engine/conn/client.h"
+#include "engine/conn/relay.h"
 #include "engine/conn/conn.h"
 #include "engine/sys/patience.h"
 
@@ -87,7 +88,7 @@ static void unsent_add(struct rds_conn *conn, void *arg)
 
 unsigned rds_conn_unsent(void)
 {
-	unsigned n = 0;
+	unsigned n = rds_relay_waits();
 
 	rds_conn_each(unsent_add, &n);
 	return n;
@@ -102,6 +103,11 @@ static void leave_one(struct rds_conn *conn, void *arg)
 	struct leave *l = arg;
 
 	rds_lock(&conn->tx);
+	if (rds_conn_is_node(conn) && conn->ep) { /* what it has acknowledged is received first, members' too */
+		l->all = false;
+		if (l->begin && !atomic_exchange(&conn->reset, true))
+			rds_timer_set(&conn->retry, os_now_ns());
+	}
 	if (conn->kind == RDS_CONN_PEER && conn->ep && conn->t->ops->leave)
 		l->all &= conn->t->ops->leave(conn->ep, l->begin);
 	rds_unlock(&conn->tx);
@@ -111,6 +117,8 @@ bool rds_conn_leave(bool begin)
 {
 	struct leave l = {.begin = begin, .all = true};
 
+	if (begin)
+		rds_relay_leave_nodes();
 	rds_conn_each(leave_one, &l);
 	return l.all;
 }
@@ -118,7 +126,7 @@ bool rds_conn_leave(bool begin)
 int rds_conn_unsent_now(void)
 {
 	struct rds_conn *conn;
-	int n = 0;
+	int n = (int)rds_relay_waits();
 
 	if (!rds_trylock(&rds_lock_control))
 		return -1;

@@ -10,6 +10,7 @@
 
 #include "engine/conn/client.h"
 #include "engine/conn/conn.h"
+#include "engine/conn/relay.h"
 
 static struct rds_conn *conn_work; /* rx */
 /*
@@ -94,6 +95,8 @@ static void conn_work_one(struct rds_conn *conn)
 	if (push && conn->ep && conn->t->ops->push)
 		conn->t->ops->push(conn->ep);
 	rds_queue_flush(conn);
+	if (unlikely(conn->relay == RDS_RELAY_MEMBER))
+		rds_relay_room(conn);
 	if (flush)
 		rds_queue_rearm(conn);
 	if (flush && !conn->queue)
@@ -122,6 +125,8 @@ void rds_conn_work_run(void)
 
 	if (unlikely(meet_is_wanted()))
 		conn_work_meet();
+	if (unlikely(rds_relay_waits()))
+		rds_relay_run();
 	for (;;) {
 		rx_lock();
 		conn = conn_work;
@@ -129,7 +134,7 @@ void rds_conn_work_run(void)
 			conn_work = conn->work_next;
 			conn->work_queued = false;
 		} else {
-			atomic_store(&rds_conn_work_pending, meet_is_wanted());
+			atomic_store(&rds_conn_work_pending, meet_is_wanted() || rds_relay_waits());
 		}
 		rx_unlock();
 		if (!conn)

@@ -7,6 +7,7 @@
  * this lock.  Must not know sockets' limits or which socket may send.
  */
 #include "engine/conn/client.h"
+#include "engine/conn/relay.h"
 #include "engine/sys/cpu.h"
 
 #include <stdlib.h>
@@ -146,6 +147,8 @@ int rds_conn_xmit_map(struct rds_conn *conn)
 	map = rds_cong_map_get(&conn->id.laddr);
 	if (map)
 		hdr.len = rds_cong_map_write(map, bytes, rds_conn_is_node(conn));
+	if (map && rds_conn_is_node(conn))
+		rds_relay_map_add(conn, bytes);
 	rx_unlock();
 	if (!map)
 		return -ENOMEM;

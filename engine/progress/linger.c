@@ -7,6 +7,7 @@
  */
 #include <poll.h>
 
+#include "engine/conn/relay.h"
 #include "engine/conn/client.h"
 #include "engine/progress/progress.h"
 #include "engine/progress/wait.h"
@@ -59,6 +60,7 @@ static void progress_linger_until(uint64_t until)
 	bool begin = true;
 	unsigned n;
 
+	rds_relay_leave(until);
 	for (;;) {
 		n = rds_progress_count_unsent();
 		if ((!n && rds_conn_leave(begin)) || os_now_ns() >= until)

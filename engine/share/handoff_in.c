@@ -162,7 +162,7 @@ static int handoff_claim_port(struct rds_sock *sk)
 	if (atomic_load(&sk->transport) == RDS_TRANS_TCP)
 		(void)rds_transports_claim_node(&sk->laddr.ip, sk->laddr.scope);
 	rx_lock();
-	err = rds_cong_map_get(&sk->laddr.ip) ? 0 : -ENOMEM;
+	err = rds_cong_map_bind(&sk->laddr.ip);
 	rx_unlock();
 	return err;
 }

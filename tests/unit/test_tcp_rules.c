@@ -448,7 +448,7 @@ START_TEST(test_port_is_taken)
 	struct in6_addr a = ip(SMALLER);
 	int door = peer_listens(SMALLER);
 
-	ck_assert_int_eq(tcp_listen_claims(&rds_tcp, &a, 0), 0);
+	ck_assert_int_eq(tcp_listen_claims(&rds_tcp, &a, 0), -EADDRINUSE);
 	close(door);
 	ck_assert_int_eq(tcp_listen_claims(&rds_tcp, &a, 0), 1);
 	ck_assert_int_eq(tcp_listen_claims(&rds_tcp, &a, 0), 1);

@@ -64,21 +64,15 @@ static void listen_event(struct rds_helper_event *ev, uint32_t events)
 	}
 }
 
-/* 0: others go without it, too, because nothing can be done about it here */
 static int listen_failed(const struct in6_addr *laddr, int err)
 {
 	char at[RDS_ADDR_STRLEN];
 
 	rds_ip_str(laddr, at);
-	if (err == -EADDRINUSE)
-		rds_warn_once(
-			"TCP port %u of %s is taken, by the kernel's rds_tcp (rmmod rds_tcp) or by another process "
-			"that uses RDS at that address: this process reaches no other host from there",
-			rds_tcp_state.port, at);
-	else
+	if (err != -EADDRINUSE)
 		rds_warn("TCP port %u of %s cannot be opened (%s): this process reaches no other host from there",
 			 rds_tcp_state.port, at, strerror(-err));
-	return 0;
+	return err;
 }
 
 static int listen_open(struct tcp_listener *l)

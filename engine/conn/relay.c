@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * relay.c - several processes of this host, and one connection for all of them to another host as a
+ * whole.
+ *
+ * Such a host sees one connection for each pair of addresses.  So one process of this host, the *owner*
+ * of local address A, has the connection to host K.  The others, *members*, reach K through it: over an
+ * ordinary connection of this host, whose addresses are A and K.  The owner's end of that one is called
+ * relayed.  To a member the owner looks like a process that has all ports of K.
+ *
+ * Who is the owner is in the registry: the process that has bound port 1 of A, which no program can bind.
+ * So the role passes on as ports do, whatever way its owner ends.
+ *
+ * What is relayed gets a header of its own, with the ports and nothing else: neither side believes what
+ * is of this library alone.  It is received under rx, and waits in one list for a thread without locks,
+ * which moves it with `control` held from end to end.  So it stays in order.
+ *
+ * A member whose messages K does not take is held up when they reach a limit, and goes on a tick later.
+ * But nothing that K sends holds up the TCP connection: what a member does not take waits here, and K
+ * is told that the port is congested.
+ */
+#include <endian.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/conn/client.h"
+#include "engine/conn/relay.h"
+#include "engine/node/local_address.h"
+
+#define ROLE_PORT 1 /* the kernel's probes have it: no socket */
+#define WAITING_MAX ((uint64_t)1 << 20)
+#define PASSED_ON_NS (2000 * 1000000ull)
+
+static struct rds_queue_item *relay_list, **relay_tail = &relay_list; /* rx */
+static _Atomic unsigned relay_waiting;
+static uint64_t owner_seen_ns; /* control: another process was the owner of some address */
+/* This process ends: members are taken nothing from, then nodes are not connected to.  0: it does not. */
+static _Atomic uint64_t leaving_until, left_until;
+
+/* ---- who is the owner; control held ---- */
+
+static uint32_t role_scope(const struct in6_addr *laddr, uint32_t scope)
+{
+	return IN6_IS_ADDR_LINKLOCAL(laddr) ? scope : 0;
+}
+
+bool rds_relay_owner(const struct in6_addr *laddr, uint32_t scope, struct rds_conn_id *id)
+{
+	struct registry_owner own;
+
+	if (registry_lookup(rds_node_registry, laddr, ROLE_PORT, role_scope(laddr, scope), &own) ||
+	    own.proc == REGISTRY_NOBODY ||
+	    memcmp(&own.procid, registry_self(rds_node_registry), sizeof(own.procid)) == 0)
+		return false;
+	id->peer = own.procid;
+	id->peer_slot = own.proc;
+	id->peer_port = 0;
+	owner_seen_ns = os_now_ns();
+	return true;
+}
+
+/*
+ * The former owner has ended, and what it has not taken is still on its way to it: newer messages wait.
+ */
+bool rds_relay_still_held(const struct rds_conn_id *id)
+{
+	struct rds_conn *conn;
+	bool held = false;
+
+	for (conn = rds_conn_list; conn && !held; conn = conn->next) {
+		if (conn->relay != RDS_RELAY_OWNER || !rds_conn_between(conn, id) ||
+		    atomic_load(&conn->state) == RDS_CONN_DEAD || !memcmp(&conn->id.peer, &id->peer, sizeof(id->peer)))
+			continue;
+		owner_seen_ns = os_now_ns();
+		rds_lock(&conn->tx);
+		rds_queue_reap(conn);
+		held = conn->count || conn->queue;
+		rds_unlock(&conn->tx);
+	}
+	return held;
+}
+
+/* The kernel may keep the owner's port for a moment after its end. */
+bool rds_relay_is_passed_on(void)
+{
+	return owner_seen_ns && os_now_ns() - owner_seen_ns < PASSED_ON_NS;
+}
+
+int rds_relay_take(const struct in6_addr *laddr, uint32_t scope, uint32_t *role)
+{
+	uint16_t port;
+	int err = registry_sock_add(rds_node_registry, 0, 0, 0, role);
+
+	if (err)
+		return err;
+	err = registry_sock_bind(rds_node_registry, *role, laddr, ROLE_PORT, role_scope(laddr, scope), RDS_TRANS_TCP,
+				 &port);
+	if (err)
+		registry_sock_remove(rds_node_registry, *role);
+	return err;
+}
+
+void rds_relay_give_back(uint32_t role)
+{
+	registry_sock_remove(rds_node_registry, role);
+}
+
+bool rds_relay_is_role(uint16_t port)
+{
+	return port == ROLE_PORT;
+}
+
+/* ---- which connections; control held ---- */
+
+static bool peer_is_of_this_user(const struct rds_conn_id *id)
+{
+	return id->peer_slot != RDS_SLOT_REMOTE && id->peer_slot != REGISTRY_NOBODY &&
+	       !registry_slot_is_others(id->peer_slot);
+}
+
+static bool addr_is_bound_here(const struct in6_addr *addr)
+{
+	const struct rds_cong_map *map;
+	bool is;
+
+	rx_lock();
+	map = rds_cong_map_find(addr);
+	is = map && map->bound;
+	rx_unlock();
+	return is;
+}
+
+static bool addr_is_elsewhere(const struct in6_addr *addr, uint32_t scope)
+{
+	return !rds_ip_is_loopback(addr) && !IN6_IS_ADDR_UNSPECIFIED(addr) && !IN6_IS_ADDR_MULTICAST(addr) &&
+	       !addr_is_bound_here(addr) && rds_node_addr_is_local(addr, scope) == -EADDRNOTAVAIL;
+}
+
+enum rds_conn_relay rds_relay_of(enum rds_conn_kind kind, const struct rds_conn_id *id)
+{
+	struct rds_conn_id owner = {0};
+
+	if (kind != RDS_CONN_PEER || !rds_transport_set.node || !peer_is_of_this_user(id))
+		return RDS_RELAY_NONE;
+	if (rds_transport_node_has(&id->faddr, id->scope))
+		return addr_is_elsewhere(&id->laddr, id->scope) ? RDS_RELAY_MEMBER : RDS_RELAY_NONE;
+	if (rds_relay_owner(&id->laddr, id->scope, &owner) && !memcmp(&owner.peer, &id->peer, sizeof(id->peer)) &&
+	    addr_is_elsewhere(&id->faddr, id->scope))
+		return RDS_RELAY_OWNER;
+	return RDS_RELAY_NONE;
+}
+
+struct rds_conn *rds_relay_node_conn(const struct rds_conn_id *id, int *err)
+{
+	struct rds_conn_id node = {
+		.laddr = id->faddr, .faddr = id->laddr, .scope = id->scope, .peer_slot = RDS_SLOT_REMOTE};
+
+	return rds_conn_get_locked(RDS_CONN_PEER, &node, err);
+}
+
+/* ---- this process ends ---- */
+
+/* An exec may fail: then it goes on after that time. */
+static bool is_before(const _Atomic uint64_t *until)
+{
+	uint64_t ns = atomic_load_explicit(until, memory_order_relaxed);
+
+	return unlikely(ns) && os_now_ns() < ns;
+}
+
+void rds_relay_leave(uint64_t until)
+{
+	atomic_store(&leaving_until, until);
+}
+
+void rds_relay_leave_nodes(void)
+{
+	atomic_store(&left_until, atomic_load(&leaving_until));
+}
+
+bool rds_relay_has_left(void)
+{
+	return is_before(&left_until);
+}
+
+/* ---- received; rx held ---- */
+
+static struct rds_queue_item *relay_item(const struct rds_rx *rx)
+{
+	struct rds_queue_item *q = malloc(sizeof(*q) + rx->hdr.len);
+
+	if (!q)
+		return NULL;
+	memset(q, 0, sizeof(*q));
+	q->hdr = (struct rds_hdr){.len = rx->hdr.len, .sport = rx->hdr.sport, .dport = rx->hdr.dport};
+	q->u = (struct rds_queue_unacked){.len = rx->hdr.len, .sport = rx->hdr.sport, .dport = rx->hdr.dport};
+	memcpy(q->data, rx->data, rx->hdr.len);
+	return q;
+}
+
+/* out: to the node; else it comes from there */
+static enum rds_rx_verdict relay_add(struct rds_conn *node, const struct rds_rx *rx, bool out)
+{
+	struct rds_queue_item *q = relay_item(rx);
+
+	if (!q) {
+		rds_error("out of memory for a message of %u bytes: its sender has to wait", rx->hdr.len);
+		return RDS_RX_LATER;
+	}
+	if (out)
+		rds_queue_answer_add(node, q);
+	q->node = node;
+	*relay_tail = q;
+	relay_tail = &q->next;
+	atomic_fetch_add(&relay_waiting, 1);
+	atomic_store(&rds_conn_work_pending, true);
+	return RDS_RX_DONE;
+}
+
+/* Is the member's port its own?  A port that nobody has is no lie: a socket may have been closed since. */
+static enum rds_rx_verdict relay_source(const struct rds_conn *conn, uint16_t port)
+{
+	struct registry_owner own;
+	int err;
+
+	if (port <= ROLE_PORT)
+		return RDS_RX_DONE;
+	err = registry_lookup_nowait(rds_node_registry, &conn->id.faddr, port, conn->id.scope, &own);
+	if (err && err != -ENOENT)
+		return RDS_RX_LATER;
+	if (err || own.moved || own.proc == REGISTRY_NOBODY || !memcmp(&own.procid, &conn->id.peer, sizeof(own.procid)))
+		return RDS_RX_TAKEN;
+	return RDS_RX_DONE;
+}
+
+static enum rds_rx_verdict relay_from_member(struct rds_conn *conn, const struct rds_rx *rx)
+{
+	struct rds_conn *node = conn->seldom->node;
+	enum rds_rx_verdict v = relay_source(conn, rx->hdr.sport);
+
+	if (v == RDS_RX_LATER)
+		return v;
+	if (v == RDS_RX_DONE || rx->hdr.dport == ROLE_PORT) {
+		RDS_STAT_INC_RX(recv_drop_no_sock);
+		return RDS_RX_DONE;
+	}
+	if (atomic_load(&node->answer_bytes) > WAITING_MAX || is_before(&leaving_until))
+		return RDS_RX_PAUSE;
+	return relay_add(node, rx, true);
+}
+
+enum rds_rx_verdict rds_relay_receive(struct rds_conn *conn, const struct rds_rx *rx)
+{
+	struct registry_owner own;
+
+	if (conn->relay == RDS_RELAY_MEMBER)
+		return relay_from_member(conn, rx);
+	if (registry_lookup_nowait(rds_node_registry, &conn->id.laddr, rx->hdr.dport, conn->id.scope, &own) ==
+		    -ENOENT ||
+	    rx->hdr.dport == ROLE_PORT) {
+		RDS_STAT_INC_RX(recv_drop_no_sock);
+		return RDS_RX_DONE;
+	}
+	return relay_add(conn, rx, false);
+}
+
+/* ---- congestion; rx held ---- */
+
+static bool port_is_held(const struct rds_conn_seldom *s, uint16_t port)
+{
+	unsigned i;
+
+	for (i = 0; i < s->nheld && s->held[i] != port; i++)
+		;
+	return i < s->nheld;
+}
+
+void rds_relay_ports_changed(struct rds_conn *conn)
+{
+	conn->seldom->node->want_map = true;
+	rds_conn_work_add(conn->seldom->node);
+}
+
+/* What the node says of its ports is what the owner's end of a relayed connection says of them. */
+void rds_relay_map_came(struct rds_conn *node)
+{
+	struct rds_cong_map *map = rds_cong_map_find(&node->id.faddr);
+
+	if (map && !map->bound)
+		rds_cong_map_copy(map, &node->fcong);
+}
+
+void rds_relay_map_add(const struct rds_conn *node, unsigned char bytes[RDS_CONG_MAP_BYTES])
+{
+	const struct rds_cong_map *map = rds_cong_map_find(&node->id.faddr);
+	const struct rds_conn *conn;
+	unsigned i;
+
+	for (conn = map ? map->conns : NULL; conn; conn = conn->map_next) {
+		if (conn->relay != RDS_RELAY_MEMBER || conn->seldom->node != node)
+			continue;
+		rds_cong_far_add(&conn->fcong, bytes);
+		for (i = 0; i < conn->seldom->nheld; i++)
+			bytes[conn->seldom->held[i] >> 3] |= (unsigned char)(1u << (conn->seldom->held[i] & 7));
+	}
+}
+
+void rds_relay_begin(struct rds_conn *conn, struct rds_conn *node)
+{
+	conn->seldom->node = node;
+	rds_relay_map_came(node);
+}
+
+void rds_relay_room(struct rds_conn *conn)
+{
+	rx_lock();
+	if (conn->seldom->nheld && atomic_load(&conn->answer_bytes) <= conn->seldom->held_below) {
+		conn->seldom->nheld = 0;
+		rds_relay_ports_changed(conn);
+	}
+	rx_unlock();
+}
+
+void rds_relay_end(struct rds_conn *conn)
+{
+	if (conn->relay == RDS_RELAY_OWNER)
+		owner_seen_ns = os_now_ns();
+	if (conn->relay != RDS_RELAY_MEMBER)
+		return;
+	rx_lock();
+	atomic_store(&conn->fcong.few, 0);
+	conn->seldom->nheld = 0;
+	rds_relay_ports_changed(conn);
+	rx_unlock();
+}
+
+/* ---- moved on; control held ---- */
+
+static void relay_drop(struct rds_queue_item *q)
+{
+	RDS_STAT_INC(recv_drop_no_sock);
+	rds_queue_item_free(q);
+}
+
+/* K is told that the port is congested, until half of that has gone. */
+static void relay_hold(struct rds_conn *to, uint16_t port, uint32_t limit)
+{
+	struct rds_conn_seldom *s;
+
+	if (atomic_load(&to->answer_bytes) <= limit)
+		return;
+	rx_lock();
+	s = rds_conn_seldom_get(to);
+	if (s && !port_is_held(s, port) && s->nheld < RDS_HELD_MAX) {
+		s->held[s->nheld++] = port;
+		s->held_below = limit / 2;
+		rds_relay_ports_changed(to);
+	}
+	rx_unlock();
+}
+
+static void relay_to_member(struct rds_queue_item *q, const struct rds_conn_id *node)
+{
+	struct rds_conn_id id = {.laddr = node->faddr, .faddr = node->laddr, .scope = node->scope};
+	const uint16_t port = q->u.dport;
+	struct registry_mailbox room = {0};
+	struct registry_owner own;
+	struct rds_conn *to;
+	int err = registry_lookup(rds_node_registry, &id.faddr, port, id.scope, &own);
+
+	if (err) {
+		relay_drop(q);
+		return;
+	}
+	if (own.proc == REGISTRY_NOBODY || rds_conn_find(RDS_CONN_UNROUTED, &id)) {
+		/* it changes its owner, or an older message waits for that */
+		if (!rds_route_send_list(&id, q, false))
+			relay_drop(q);
+		return;
+	}
+	id.peer = own.procid;
+	id.peer_slot = own.proc;
+	to = memcmp(&id.peer, registry_self(rds_node_registry), sizeof(id.peer))
+		     ? rds_conn_get_locked(RDS_CONN_PEER, &id, &err)
+		     : NULL; /* bound here since */
+	if (!to) {
+		relay_drop(q);
+		return;
+	}
+	registry_sock_mailbox(rds_node_registry, own.sock, &room);
+	rds_queue_answer_add(to, q);
+	rds_route_append(to, q);
+	relay_hold(to, port, room.rcvbuf);
+}
+
+static void relay_one(struct rds_queue_item *q)
+{
+	q->next = NULL;
+	if (q->answers)
+		rds_route_append(q->node, q);
+	else
+		relay_to_member(q, &q->node->id);
+}
+
+unsigned rds_relay_waits(void)
+{
+	return atomic_load_explicit(&relay_waiting, memory_order_relaxed);
+}
+
+void rds_relay_run(void)
+{
+	struct rds_queue_item *list, *q;
+
+	rds_lock(&rds_lock_control);
+	rx_lock();
+	list = relay_list;
+	relay_list = NULL;
+	relay_tail = &relay_list;
+	rx_unlock();
+	while ((q = list)) {
+		list = q->next;
+		relay_one(q);
+		atomic_fetch_sub(&relay_waiting, 1);
+	}
+	rds_unlock(&rds_lock_control);
+}
+
+void rds_relay_forget(void)
+{
+	relay_list = NULL;
+	relay_tail = &relay_list;
+	owner_seen_ns = 0;
+	atomic_store(&relay_waiting, 0);
+	atomic_store(&leaving_until, 0);
+	atomic_store(&left_until, 0);
+}
