@@ -291,6 +291,8 @@ uint64_t rds_conn_longest_pause_ms(const struct rds_conn *conn);
 /* accept.c: the connection that a peer asks for, made if it may be.  Helper; no lock held. */
 struct rds_conn *rds_conn_for_request(const struct rds_transport *t, const struct rds_conn_id *id, int *why);
 
+/* when this process became the owner of an address, the last time; 0: it is of none (relay.c) */
+extern _Atomic uint64_t rds_relay_since_ns;
 /* node.c: to another host as a whole */
 static inline bool rds_conn_is_node(const struct rds_conn *conn)
 {

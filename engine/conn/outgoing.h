@@ -121,23 +121,31 @@ static inline void rds_conn_note_sending(struct rds_conn *conn, uint64_t seq)
 		atomic_store_explicit(&conn->sent, seq, memory_order_relaxed);
 }
 /*
+ * Messages of another host, which this process relays, have no socket here.  Before it became the owner
+ * of the address (relay.c), another process did that.
+ */
+static inline uint32_t rds_conn_owner_number(const struct rds_conn *conn, const struct rds_sock *sk)
+{
+	return likely(sk) ? sk->owner_number : conn->relay == RDS_RELAY_MEMBER;
+}
+/*
  * RDS_FLAG_NEW_OWNER goes to processes of this host only, with the first message of the socket over each
  * connection.  Messages of others that were bound or taken over later say as much.
  */
 static inline void rds_conn_hdr_fit(const struct rds_conn *conn, struct rds_hdr *hdr, const struct rds_sock *sk)
 {
-	if (likely(!sk || sk->owner_number <= conn->owners_told) || (conn->t->ops->caps & RDS_TCAP_REMOTE)) {
+	if (likely(rds_conn_owner_number(conn, sk) <= conn->owners_told) || (conn->t->ops->caps & RDS_TCAP_REMOTE)) {
 		hdr->flags &= (uint8_t)~RDS_FLAG_NEW_OWNER;
 		return;
 	}
 	hdr->flags |= RDS_FLAG_NEW_OWNER;
-	hdr->owner_since = sk->owner_since;
+	hdr->owner_since = sk ? sk->owner_since : atomic_load(&rds_relay_since_ns);
 }
 /* The endpoint has it. */
 static inline void rds_conn_hdr_given(struct rds_conn *conn, const struct rds_sock *sk)
 {
-	if (unlikely(sk && sk->owner_number > conn->owners_told))
-		conn->owners_told = sk->owner_number;
+	if (unlikely(rds_conn_owner_number(conn, sk) > conn->owners_told))
+		conn->owners_told = rds_conn_owner_number(conn, sk);
 }
 static inline void rds_conn_count_sent(struct rds_conn *conn, uint64_t len)
 {

@@ -33,6 +33,7 @@
 
 static struct rds_queue_item *relay_list, **relay_tail = &relay_list; /* rx */
 static _Atomic unsigned relay_waiting;
+_Atomic uint64_t rds_relay_since_ns;
 static uint64_t owner_seen_ns; /* control: another process was the owner of some address */
 /* This process ends: members are taken nothing from, then nodes are not connected to.  0: it does not. */
 static _Atomic uint64_t leaving_until, left_until;
@@ -44,13 +45,27 @@ static uint32_t role_scope(const struct in6_addr *laddr, uint32_t scope)
 	return IN6_IS_ADDR_LINKLOCAL(laddr) ? scope : 0;
 }
 
+/* Another process that lives. */
+static bool role_owner(const struct in6_addr *laddr, uint32_t scope, struct registry_owner *own)
+{
+	return registry_lookup(rds_node_registry, laddr, ROLE_PORT, role_scope(laddr, scope), own) == 0 &&
+	       own->proc != REGISTRY_NOBODY &&
+	       memcmp(&own->procid, registry_self(rds_node_registry), sizeof(own->procid)) != 0 &&
+	       registry_proc_alive(rds_node_registry, own->proc, &own->procid);
+}
+
+pid_t rds_relay_owner_pid(const struct in6_addr *laddr, uint32_t scope)
+{
+	struct registry_owner own;
+
+	return role_owner(laddr, scope, &own) ? own.pid : 0;
+}
+
 bool rds_relay_owner(const struct in6_addr *laddr, uint32_t scope, struct rds_conn_id *id)
 {
 	struct registry_owner own;
 
-	if (registry_lookup(rds_node_registry, laddr, ROLE_PORT, role_scope(laddr, scope), &own) ||
-	    own.proc == REGISTRY_NOBODY ||
-	    memcmp(&own.procid, registry_self(rds_node_registry), sizeof(own.procid)) == 0)
+	if (!role_owner(laddr, scope, &own))
 		return false;
 	id->peer = own.procid;
 	id->peer_slot = own.proc;
@@ -97,6 +112,8 @@ int rds_relay_take(const struct in6_addr *laddr, uint32_t scope, uint32_t *role)
 				 &port);
 	if (err)
 		registry_sock_remove(rds_node_registry, *role);
+	else
+		atomic_store(&rds_relay_since_ns, os_now_ns());
 	return err;
 }
 
@@ -430,6 +447,7 @@ void rds_relay_forget(void)
 	relay_list = NULL;
 	relay_tail = &relay_list;
 	owner_seen_ns = 0;
+	atomic_store(&rds_relay_since_ns, 0);
 	atomic_store(&relay_waiting, 0);
 	atomic_store(&leaving_until, 0);
 	atomic_store(&left_until, 0);

@@ -11,6 +11,8 @@
 /* ---- control held ---- */
 /* Is the owner of that address another process?  It becomes the peer of id. */
 bool rds_relay_owner(const struct in6_addr *laddr, uint32_t scope, struct rds_conn_id *id);
+/* The process number of the owner that lives, if it is another process; else 0. */
+pid_t rds_relay_owner_pid(const struct in6_addr *laddr, uint32_t scope);
 /* Makes this process the owner.  0 and *role; -EADDRINUSE: another process is. */
 int rds_relay_take(const struct in6_addr *laddr, uint32_t scope, uint32_t *role);
 void rds_relay_give_back(uint32_t role);

@@ -12,7 +12,7 @@
  * reads and writes.  Must not know how a transport works.
  */
 #include "engine/progress/transports.h"
-#include "engine/conn/relay.h"
+#include "engine/conn/conn.h"
 #include "engine/transport/shm/shm_transport.h"
 #include "engine/transport/tcp/tcp_transport.h"
 #include "engine/transport/verbs/verbs_transport.h"
@@ -147,7 +147,7 @@ static void transports_relay_open(void)
 }
 
 /* From now on it takes part. */
-static void transports_take_part(struct rds_transport *t)
+void rds_transports_take_part(struct rds_transport *t)
 {
 	unsigned i;
 
@@ -173,35 +173,6 @@ int rds_transports_claim(const struct in6_addr *addr, uint32_t scope)
 	ret = rds_transport_set.remote->ops->claims(rds_transport_set.remote, addr, scope);
 	os_library_end();
 	if (ret > 0)
-		transports_take_part(rds_transport_set.remote);
+		rds_transports_take_part(rds_transport_set.remote);
 	return ret;
-}
-
-bool rds_transports_claim_node(const struct in6_addr *addr, uint32_t scope)
-{
-	struct rds_transport *t = rds_transport_set.node;
-	char at[RDS_ADDR_STRLEN];
-	uint32_t role;
-	int ret;
-
-	if (!t || rds_ip_is_loopback(addr))
-		return false;
-	if (rds_transport_node_has(addr, scope))
-		return true;
-	if (rds_relay_take(addr, scope, &role))
-		return false;
-	ret = t->ops->claims(t, addr, scope);
-	if (ret == -EADDRINUSE && !rds_relay_is_passed_on())
-		rds_warn_once(
-			"TCP port 16385 of %s is taken, by the kernel's rds_tcp (rmmod rds_tcp) or by a process with "
-			"another registry or of another user: no other host is reached from there",
-			rds_ip_str(addr, at));
-	if (ret <= 0 || rds_transport_node_add(addr, scope)) {
-		rds_relay_give_back(role);
-		return false;
-	}
-	transports_take_part(t);
-	/* messages that wait may go now */
-	atomic_fetch_add(&rds_route_gen, 1);
-	return true;
 }

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * node_role.c - which process of this host is the owner of an address, that is, has the connections
+ * from it to other hosts as a whole (conn/relay.c).
+ *
+ * Each process that is bound to the address would be.  The kernel decides: one process can listen
+ * there.  That one then tells the others, by the registry.  They watch it by a pidfd, and when it has
+ * ended all of them try.  So other hosts find somebody who listens whether a program here sends or not,
+ * and nothing is looked at from time to time.
+ *
+ * A process that cannot listen although there is no owner tries again for a while: somebody has just
+ * become the owner, or has just ended.  After that the port is taken by somebody else, and only sends
+ * to other hosts try, now and then.
+ *
+ * Must not know how messages are relayed.  control held, unless a comment says otherwise.
+ */
+#include "engine/conn/relay.h"
+#include "engine/progress/transports.h"
+
+#include <stdlib.h>
+
+#define AGAIN_NS (10 * 1000000ull)
+#define TRIES 200u /* ... two seconds */
+#define SELDOM_NS (1000 * 1000000ull)
+
+/* An address that other hosts could be reached from. */
+struct node_role {
+	struct node_role *next;
+	struct in6_addr addr;
+	uint32_t scope;
+	_Atomic int owner_fd; /* the process that is the owner; -1: not watched */
+	struct rds_helper_event ended;
+	struct rds_timer again;
+	unsigned tries;
+};
+
+static struct node_role *roles;
+
+static struct node_role *role_get(const struct in6_addr *addr, uint32_t scope)
+{
+	struct node_role *r;
+
+	for (r = roles; r; r = r->next)
+		if (rds_ip_equal(&r->addr, addr) && r->scope == scope)
+			return r;
+	r = calloc(1, sizeof(*r));
+	if (!r)
+		return NULL;
+	r->addr = *addr;
+	r->scope = scope;
+	atomic_store(&r->owner_fd, -1);
+	r->next = roles;
+	roles = r;
+	return r;
+}
+
+static void role_again(struct node_role *r, uint64_t ns)
+{
+	rds_timer_set(&r->again, os_now_ns() + ns);
+}
+
+/* By a pidfd.  It may have ended before that was made, so it is asked for once more. */
+static void role_watch(struct node_role *r, pid_t pid)
+{
+	int err;
+
+	if (atomic_load(&r->owner_fd) >= 0)
+		return;
+	err = os_dup_high_slot((int)os_syscall(SYS_pidfd_open, pid, 0, 0, 0, 0, 0), &r->owner_fd);
+	if (err >= 0)
+		err = rds_helper_event_add(&r->ended, &r->owner_fd, EPOLLIN);
+	if (err < 0 || !rds_relay_owner_pid(&r->addr, r->scope)) {
+		os_close_slot(&r->owner_fd);
+		role_again(r, err < 0 ? SELDOM_NS : AGAIN_NS); /* old kernels, other pid namespaces */
+	}
+}
+
+static void role_is_taken(struct node_role *r)
+{
+	char at[RDS_ADDR_STRLEN];
+
+	if (++r->tries < TRIES) {
+		role_again(r, AGAIN_NS);
+		return;
+	}
+	rds_warn_once("TCP port 16385 of %s is taken, by the kernel's rds_tcp (rmmod rds_tcp) or by a process with "
+		      "another registry or of another user: no other host is reached from there",
+		      rds_ip_str(&r->addr, at));
+}
+
+/* It listens already. */
+static bool role_take(struct node_role *r)
+{
+	uint32_t entry;
+
+	if (rds_relay_take(&r->addr, r->scope, &entry)) {
+		role_again(r, AGAIN_NS); /* the last one has yet to leave the registry */
+		return false;
+	}
+	if (rds_transport_node_add(&r->addr, r->scope)) {
+		rds_relay_give_back(entry);
+		role_again(r, SELDOM_NS);
+		return false;
+	}
+	r->tries = 0;
+	rds_transports_take_part(rds_transport_set.node);
+	atomic_fetch_add(&rds_route_gen, 1); /* messages that wait may go now */
+	return true;
+}
+
+static bool role_try(struct node_role *r)
+{
+	struct rds_transport *t = rds_transport_set.node;
+	pid_t pid;
+	int ret;
+
+	if (rds_transport_node_has(&r->addr, r->scope))
+		return true;
+	pid = rds_relay_owner_pid(&r->addr, r->scope);
+	if (pid) {
+		r->tries = 0;
+		role_watch(r, pid);
+		return false;
+	}
+	ret = t->ops->claims(t, &r->addr, r->scope);
+	if (ret > 0)
+		return role_take(r);
+	if (ret == -EADDRINUSE)
+		role_is_taken(r);
+	else
+		role_again(r, SELDOM_NS);
+	return false;
+}
+
+/* Helper, no lock held. */
+static void role_timer(struct rds_timer *tm)
+{
+	rds_lock(&rds_lock_control);
+	role_try(container_of(tm, struct node_role, again));
+	rds_unlock(&rds_lock_control);
+}
+
+/* The same: the owner has ended. */
+static void role_ended(struct rds_helper_event *ev, uint32_t events)
+{
+	struct node_role *r = container_of(ev, struct node_role, ended);
+
+	(void)events;
+	rds_helper_event_del(atomic_load(&r->owner_fd));
+	os_close_slot(&r->owner_fd);
+	rds_lock(&rds_lock_control);
+	role_try(r);
+	rds_unlock(&rds_lock_control);
+}
+
+bool rds_transports_claim_node(const struct in6_addr *addr, uint32_t scope)
+{
+	struct node_role *r;
+
+	if (!rds_transport_set.node || rds_ip_is_loopback(addr))
+		return false;
+	if (rds_transport_node_has(addr, scope))
+		return true;
+	r = role_get(addr, scope);
+	if (!r || rds_timer_is_set(&r->again))
+		return false;
+	r->ended.fn = role_ended;
+	r->again.fn = role_timer;
+	/* the port is taken: it is not asked for by each message */
+	if (r->tries >= TRIES)
+		role_again(r, SELDOM_NS);
+	else if (role_try(r))
+		return true;
+	return false;
+}
+
+void rds_node_role_fork_child(void)
+{
+	roles = NULL;
+}
