@@ -256,10 +256,10 @@ section_faults() # nothing lost while connections break and processes are killed
 
 section_tcp() # two hosts over TCP: between network namespaces; in the soak also against the kernel's rds_tcp in the guest
 {
-	made main fault-programs || return 1
+	made main fault-programs tcp-programs || return 1
 	{
 		status=0
-		(TCP_MESSAGES=$(size 2000 20000) TCP_BREAKS=$(size 10 200) delivered tests/tcp/run --build "$work/main") || worse $?
+		(TCP_MESSAGES=$(size 2000 20000) TCP_BREAKS=$(size 10 200) TCP_TROUBLES=$(size 4 100) TCP_SEED=$seed delivered tests/tcp/run --build "$work/main") || worse $?
 		[ "$(size 0 1)" = 0 ] || (delivered tests/tcp/kernel --build "$work/main") || worse $?
 		exit $status
 	} | added_up

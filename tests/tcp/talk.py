@@ -1,9 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-"""talk.py ask|answer|again|bye|alone|block|collect|closed OWN PEER [ARG]: a plain PF_RDS program.
+"""talk.py ask|answer|again|bye|alone|block|collect|closed|hold|release OWN PEER [ARG]: a plain PF_RDS program.
 
 ask and answer are the two ends of a dialogue: messages of all lengths, a ping, congestion, what rds-info shows.
-again: a process that is killed and started again.  block, collect: many sockets that send, and who gets it all."""
+again: a process that is killed and started again.  block, collect: many sockets that send, and who gets it all.
+hold: the first process of its address, through which the others reach other hosts, until "release" is called.
+Environment: TALK_KERNEL, the peer is kernel RDS; TALK_MEMBER, another process of the address is the first one."""
 
 import errno
 import os
@@ -139,6 +141,14 @@ def check_info(s, own):
         sys.exit(f"rds-info shows {len(rows)} connections and {len(socks)} sockets")
 
 
+def check_no_info(s, own):
+    """The connection is another process's."""
+    for option, at in ((CONNECTIONS6, 65), (TCP_SOCKETS6, 64)) if ":" in own else ((CONNECTIONS, 41), (TCP_SOCKETS, 41)):
+        rows = [r for r in info(s, option, at) if option in (TCP_SOCKETS, TCP_SOCKETS6) or b"tcp" in r]
+        if rows:
+            sys.exit(f"rds-info shows what is another process's: {rows}")
+
+
 def check_rdma(s, to):
     memory = Libc.ctypes.create_string_buffer(64)
     vec = (Libc.ctypes.c_uint64 * 2)(Libc.ctypes.addressof(memory), 64)
@@ -174,7 +184,7 @@ def ask(own, peer):
     expect("pong", receive(s), b"")
     check_congestion(s, to, bound(own, PORT + 1), name(peer, PORT + 1))
     if not os.environ.get("TALK_KERNEL"):
-        check_info(s, own)
+        (check_no_info if os.environ.get("TALK_MEMBER") else check_info)(s, own)
         if ":" not in own:
             check_rdma(s, to)
     send(s, b"bye", to)
@@ -259,12 +269,30 @@ def collect(own, peer):
 
 
 def alone(own, peer):
-    """Without the port the host itself is reached; messages to others wait."""
-    a, b = bound(own, PORT), bound(own, PORT + 1)
-    send(a, b"near", name(own, PORT + 1))
-    expect("near", receive(b), b"near")
-    expect("far", send_now(a, b"far", name(peer, PORT)), 3)
-    print("all said")
+    """Without the port the processes of the host reach each other; messages to others wait."""
+    pid = os.fork()
+    s = bound(own, PORT + (not pid))
+    if pid:
+        expect("near", receive(s), b"near")
+        send(s, b"back", name(own, PORT + 1))
+    else:
+        send(s, b"near", name(own, PORT))
+        expect("back", receive(s), b"back")
+    expect("far", send_now(s, b"far", name(peer, PORT)), 3)
+    if pid:
+        expect("the other one's status", os.waitpid(pid, 0)[1], 0)
+        print("all said")
+
+
+def hold(own, peer):
+    s = bound(own, PORT - 1)
+    print("holds", flush=True)
+    expect("word", receive(s, 3 * PATIENCE), b"release")
+    check_info(s, own)
+
+
+def release(own, peer):
+    send(bound(own, PORT - 2), b"release", name(own, PORT - 1))
 
 
 def closed(own, peer):
@@ -277,4 +305,4 @@ def closed(own, peer):
 
 
 if __name__ == "__main__":
-    {"ask": ask, "answer": answer, "again": again, "bye": bye, "alone": alone, "block": block, "collect": collect, "closed": closed}[sys.argv[1]](*sys.argv[2:])
+    {f.__name__: f for f in (ask, answer, again, bye, alone, block, collect, closed, hold, release)}[sys.argv[1]](*sys.argv[2:])

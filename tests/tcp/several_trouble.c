@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * several_trouble.c - what happens to the processes of a host in the middle of the traffic.
+ *
+ * Each trouble is over when everybody has heard again from everybody of the other host.
+ */
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "several.h"
+
+#define SPREAD 600 /* messages: at most so many come before the next trouble */
+#define ASIDE 25   /* messages of each pair, while one process is stopped */
+#define TOO_MANY 20
+
+double slowest;
+
+static uint64_t drawn(void)
+{
+	static uint64_t n;
+
+	return mix(all->seed + ++n);
+}
+
+/* In the middle of something else each time. */
+static void some_more(void)
+{
+	unsigned end = came() + (unsigned)(drawn() % SPREAD);
+
+	until((int)(came() - end) >= 0, "messages come");
+}
+
+static unsigned owner_now(unsigned host)
+{
+	int place;
+
+	until((place = owner_of(host)) >= 0, "somebody listens on host %u", host);
+	return (unsigned)place;
+}
+
+static unsigned member_now(unsigned host)
+{
+	unsigned owner = owner_now(host), i = (unsigned)(drawn() % (all->per_host - 1)) + host * PER_HOST;
+
+	return i < owner ? i : i + 1;
+}
+
+/* Its process has ended, or is to be killed; and then everything goes on. */
+static void replace(unsigned place, bool kills)
+{
+	double begin;
+
+	until(expects_end(place, kills), "place %u ends", place);
+	begin = seconds();
+	atomic_fetch_add(&all->epoch, 1);
+	start(place);
+	until(atomic_load(&all->place[place].life), "place %u is there again", place);
+	until(all_heard(atomic_load(&all->epoch)), "all hear from all, after %u deaths", atomic_load(&all->epoch));
+	if (seconds() - begin > slowest)
+		slowest = seconds() - begin;
+}
+
+static void ends(unsigned place)
+{
+	struct place *p = &all->place[place];
+	unsigned life = atomic_exchange(&p->life, 0);
+
+	may_end[place] = true;
+	atomic_store(&p->leaves, life);
+	replace(place, false);
+}
+
+static void killed(unsigned place)
+{
+	struct place *p = &all->place[place];
+	unsigned life = atomic_exchange(&p->life, 0);
+
+	atomic_store(&p->lives[life].fate, KILLED);
+	atomic_fetch_add(&all->kills, 1);
+	may_end[place] = true;
+	kill(pids[place], SIGKILL);
+	replace(place, true);
+}
+
+void trouble_owner_ends(unsigned host)
+{
+	some_more();
+	ends(owner_now(host));
+}
+
+void trouble_owner_killed(unsigned host)
+{
+	some_more();
+	killed(owner_now(host));
+}
+
+void trouble_member_killed(unsigned host)
+{
+	some_more();
+	killed(member_now(host));
+}
+
+/* Has everybody had so many more messages of everybody than in before, but for that place? */
+static bool others_went_on(unsigned before[PLACES][PLACES], unsigned place, unsigned n)
+{
+	unsigned i, k;
+
+	for (i = 0; i < PLACES; i++)
+		for (k = 0; k < PLACES; k++)
+			if (i % PER_HOST < all->per_host && k % PER_HOST < all->per_host && HOST(i) != HOST(k) &&
+			    i != place && k != place && atomic_load(&all->place[k].blocked_on) != place + 1 &&
+			    atomic_load(&all->place[i].got[k]) - before[i][k] < n)
+				return false;
+	return true;
+}
+
+static void note(unsigned before[PLACES][PLACES])
+{
+	unsigned i, k;
+
+	for (i = 0; i < PLACES; i++)
+		for (k = 0; k < PLACES; k++)
+			before[i][k] = atomic_load(&all->place[i].got[k]);
+}
+
+static unsigned sent_to(unsigned place)
+{
+	unsigned i, n = 0;
+
+	for (i = 0; i < PLACES; i++)
+		n += atomic_load(&all->place[i].sent[place]);
+	return n;
+}
+
+/* Everybody of the other host has been told that its port is congested, or sleeps for that. */
+static bool all_refused(unsigned place, const unsigned refused[PLACES])
+{
+	unsigned i, k;
+
+	for (i = 0; i < all->per_host; i++) {
+		k = i + (HOST(place) ? 0 : PER_HOST);
+		if (atomic_load(&all->place[k].refused[place]) == refused[k] &&
+		    atomic_load(&all->place[k].blocked_on) != place + 1)
+			return false;
+	}
+	return true;
+}
+
+/* The others have got so many messages of each other; and none to that place has been taken meanwhile? */
+static bool congested_meanwhile(unsigned place)
+{
+	unsigned before[PLACES][PLACES], refused[PLACES], i, sent;
+
+	for (i = 0; i < PLACES; i++)
+		refused[i] = atomic_load(&all->place[i].refused[place]);
+	sent = sent_to(place);
+	note(before);
+	until(others_went_on(before, place, ASIDE), "the others go on while place %u is stopped", place);
+	return all_refused(place, refused) && sent_to(place) == sent;
+}
+
+void trouble_member_stopped(unsigned host)
+{
+	unsigned before[PLACES][PLACES], place, i, status;
+
+	some_more();
+	place = member_now(host);
+	check(!kill(pids[place], SIGSTOP));
+	check(waitpid(pids[place], (int *)&status, WUNTRACED) == pids[place] && WIFSTOPPED(status));
+	for (i = 0; !congested_meanwhile(place); i++)
+		if (i == TOO_MANY)
+			fail("place %u is stopped, but its port does not become congested", place);
+	note(before);
+	check(!kill(pids[place], SIGCONT));
+	until(others_went_on(before, PLACES, 1), "all go on with place %u", place);
+}
