@@ -8,7 +8,7 @@
  * the two hosts, and rds-info must show it at one process of each.
  *
  * -p processes of each host  -n messages of each to each other  -S seed
- * -l LD_PRELOAD of the processes  -k: the second host has the kernel's RDS instead
+ * -l LD_PRELOAD of the processes  -k: the second host has the kernel's RDS instead  -kk: both have
  * -b: half of the processes block in sends
  * -t TROUBLE, -c how often, in turn on each host that has the library:
  *	owner-ends		whose other processes lose, double and reorder nothing
@@ -41,6 +41,11 @@ static bool is_place(unsigned i)
 	return i % PER_HOST < all->per_host;
 }
 
+bool is_kernel(unsigned host)
+{
+	return all->kernel > !host;
+}
+
 /* ---- processes ---- */
 
 static void become_member(unsigned place)
@@ -49,7 +54,7 @@ static void become_member(unsigned place)
 
 	check(!prctl(PR_SET_PDEATHSIG, SIGKILL));
 	check(!setns(network[HOST(place)], CLONE_NEWNET));
-	if (preload && !(all->kernel && HOST(place)))
+	if (preload && !is_kernel(HOST(place)))
 		check(!setenv("LD_PRELOAD", preload, 1));
 	snprintf(text[0], sizeof(text[0]), "%u", place);
 	snprintf(text[1], sizeof(text[1]), "%u", lives[place]);
@@ -204,7 +209,7 @@ static void judge_connection(unsigned host)
 {
 	int owner = -1;
 
-	if (host && all->kernel)
+	if (is_kernel(host))
 		return;
 	until(connections_of(host) == 1, "one connection on host %u", host);
 	until((owner = owner_of(host)) >= 0, "somebody listens on host %u", host);
@@ -221,7 +226,7 @@ static void gather(void)
 	for (first = 0; first < PLACES; first += PER_HOST) {
 		start(first);
 		until(atomic_load(&all->place[first].life), "place %u is there", first);
-		if (!first || !all->kernel)
+		if (!is_kernel(HOST(first)))
 			until(owner_of(HOST(first)) == (int)first, "place %u listens", first);
 		for (i = first + 1; i < first + all->per_host; i++)
 			start(i);
@@ -235,7 +240,7 @@ static void make_trouble(void)
 
 	until(all_heard(0), "all hear from all");
 	for (i = 0; i < troubles; i++)
-		trouble(all->kernel ? 0 : i % 2);
+		trouble(all->kernel == 1 ? 0 : i % 2);
 }
 
 static void leave(void)
@@ -284,7 +289,7 @@ static void options(int argc, char **argv)
 		else if (c == 'l')
 			preload = optarg;
 		else if (c == 'k')
-			all->kernel = true;
+			all->kernel++;
 		else if (c == 'b')
 			all->blocking = true;
 		else if (c == 'c')

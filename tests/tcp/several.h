@@ -57,10 +57,11 @@ struct place {
 
 struct several {
 	uint32_t addr[2];
-	unsigned per_host, messages, kernel; /* the second host has kernel RDS */
-	bool endless;			     /* in phase GO */
-	bool losses;			     /* are possible: those that have an owner's traffic in hand are killed */
-	bool blocking;			     /* the odd places' sends are; else the last one's of the first host */
+	unsigned per_host, messages;
+	unsigned kernel; /* so many hosts have kernel RDS: the second one, or both */
+	bool endless;	 /* in phase GO */
+	bool losses;	 /* are possible: those that have an owner's traffic in hand are killed */
+	bool blocking;	 /* the odd places' sends are; else the last one's of the first host */
 	uint64_t seed;
 	_Atomic enum phase phase;
 	_Atomic unsigned kills; /* of owners, that have begun */
@@ -73,6 +74,7 @@ extern struct several *all;
 extern pid_t pids[PLACES];
 extern bool may_end[PLACES];
 extern int network[2]; /* namespaces */
+bool is_kernel(unsigned host);
 void start(unsigned place);
 bool expects_end(unsigned place, bool killed);
 void reap(void);

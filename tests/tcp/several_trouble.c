@@ -40,7 +40,8 @@ static unsigned owner_now(unsigned host)
 
 static unsigned member_now(unsigned host)
 {
-	unsigned owner = owner_now(host), i = (unsigned)(drawn() % (all->per_host - 1)) + host * PER_HOST;
+	unsigned owner = is_kernel(host) ? ~0u : owner_now(host),
+		 i = (unsigned)(drawn() % (all->per_host - 1)) + host * PER_HOST;
 
 	return i < owner ? i : i + 1;
 }
