@@ -15,6 +15,7 @@
  *	owner-killed		(-9); they double and reorder nothing, and lose nothing sent after that
  *	member-killed		they lose nothing
  *	member-stopped		nor are they held up
+ *	unpaced			none: all send as much as they can, and all get on
  * A new process comes in the place of one that has ended.
  */
 #include <fcntl.h>
@@ -71,7 +72,7 @@ void start(unsigned place)
 	check(++lives[place] < LIVES);
 	p->sent_phase = p->complete_phase = p->blocked_on = 0;
 	for (i = 0; i < PLACES; i++)
-		p->heard[i] = 0;
+		p->heard[i] = p->seen[i] = 0;
 	may_end[place] = false;
 	pids[place] = fork();
 	check(pids[place] >= 0);
@@ -262,15 +263,17 @@ static void set_trouble(const char *name)
 	} known[] = {{"owner-ends", trouble_owner_ends},
 		     {"owner-killed", trouble_owner_killed},
 		     {"member-killed", trouble_member_killed},
-		     {"member-stopped", trouble_member_stopped}};
+		     {"member-stopped", trouble_member_stopped},
+		     {"unpaced", trouble_none}};
 	unsigned i;
 
-	for (i = 0; i < 4 && strcmp(name, known[i].name); i++)
+	for (i = 0; i < 5 && strcmp(name, known[i].name); i++)
 		;
-	if (i == 4)
+	if (i == 5)
 		fail("no trouble %s", name);
 	trouble = known[i].trouble;
 	all->endless = true;
+	all->paced = trouble != trouble_none;
 	all->losses = trouble == trouble_owner_killed;
 }
 

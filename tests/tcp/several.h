@@ -48,6 +48,7 @@ struct place {
 	_Atomic unsigned sent_phase, complete_phase;
 	_Atomic unsigned blocked_on; /* a blocking send to this place + 1 */
 	_Atomic unsigned sent[PLACES], got[PLACES];
+	_Atomic uint64_t seen[PLACES];	  /* the last life of it that has sent, above, and its next number */
 	_Atomic unsigned heard[PLACES];	  /* epoch of the last message of it to the life of now */
 	_Atomic unsigned refused[PLACES]; /* sends to a congested port */
 	_Atomic unsigned rows;		  /* of connections to the other host: what rds-info shows */
@@ -60,12 +61,14 @@ struct several {
 	unsigned per_host, messages;
 	unsigned kernel; /* so many hosts have kernel RDS: the second one, or both */
 	bool endless;	 /* in phase GO */
+	bool paced;	 /* then */
 	bool losses;	 /* are possible: those that have an owner's traffic in hand are killed */
 	bool blocking;	 /* the odd places' sends are; else the last one's of the first host */
 	uint64_t seed;
 	_Atomic enum phase phase;
-	_Atomic unsigned kills; /* of owners, that have begun */
-	_Atomic unsigned epoch; /* of owners, that have ended for certain */
+	_Atomic unsigned kills;	  /* of owners, that have begun */
+	_Atomic unsigned stopped; /* place + 1 */
+	_Atomic unsigned epoch;	  /* of owners, that have ended for certain */
 	struct place place[PLACES];
 };
 
@@ -105,6 +108,7 @@ void trouble_owner_ends(unsigned host);
 void trouble_owner_killed(unsigned host);
 void trouble_member_killed(unsigned host);
 void trouble_member_stopped(unsigned host);
+void trouble_none(unsigned host);
 extern double slowest; /* until all have heard of all again */
 
 /* several_member.c */

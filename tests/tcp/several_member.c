@@ -13,6 +13,8 @@
 #define CONNECTIONS 10001
 #define FAR_ADDRESS 20 /* in a row: behind two numbers and the other address */
 #define MORE 4	       /* messages, behind the trouble */
+#define AHEAD 8	       /* messages, of the receiver */
+#define ANYWAY 0.05    /* s, after the last one */
 
 struct stamp {
 	uint32_t n, epoch;
@@ -30,6 +32,7 @@ static struct place *mine;
 static struct stream streams[PLACES][LIVES];		      /* to us */
 static unsigned to_life[PLACES], sent[PLACES], quota[PLACES]; /* by us, to that life */
 static struct stamp last_to[PLACES];
+static double sent_at[PLACES];
 
 static unsigned far_first(void)
 {
@@ -103,8 +106,22 @@ static bool send_one(unsigned to)
 	}
 	check((size_t)n == len);
 	sent[to]++;
+	sent_at[to] = seconds();
 	atomic_fetch_add(&mine->sent[to], 1);
 	return true;
+}
+
+/*
+ * Where there is no end the senders keep pace with the receivers, so that all get on.  Messages may be
+ * lost, so this is no hard limit.
+ */
+static bool may_send(unsigned to)
+{
+	uint64_t seen = atomic_load(&all->place[to].seen[me]);
+	unsigned behind = sent[to] - (seen >> 32 == my_life ? (unsigned)seen : 0);
+
+	return !all->endless || !all->paced || behind < AHEAD || atomic_load(&all->stopped) == to + 1 ||
+	       seconds() - sent_at[to] > ANYWAY;
 }
 
 static void set_quota(unsigned to, enum phase phase)
@@ -149,7 +166,7 @@ static bool send_to_each(enum phase phase, bool *done)
 			sent[to] = 0;
 			set_quota(to, phase);
 		}
-		any |= sent[to] < quota[to] && send_one(to);
+		any |= sent[to] < quota[to] && may_send(to) && send_one(to);
 		*done &= sent[to] == quota[to];
 	}
 	return any;
@@ -173,7 +190,7 @@ static void send_all(enum phase phase)
 		}
 		/* congested: poll() says writable all the same */
 		if (poll(&p, 1, test_pause_ms(&looks)) > 0)
-			usleep(500);
+			usleep(1000);
 	}
 }
 
@@ -232,6 +249,7 @@ static void judge(unsigned from, unsigned life, const unsigned char *got, size_t
 		fail("to %u of place %u, life %u: number %u is damaged (%zu bytes)", me, from, life, stamp.n, len);
 	s->next = stamp.n + 1;
 	atomic_fetch_add(&mine->got[from], 1);
+	atomic_store(&mine->seen[from], (uint64_t)life << 32 | s->next);
 	if (len >= STAMPED)
 		atomic_store(&mine->heard[from], stamp.epoch + 1);
 }

@@ -168,10 +168,21 @@ void trouble_member_stopped(unsigned host)
 	place = member_now(host);
 	check(!kill(pids[place], SIGSTOP));
 	check(waitpid(pids[place], (int *)&status, WUNTRACED) == pids[place] && WIFSTOPPED(status));
+	atomic_store(&all->stopped, place + 1);
 	for (i = 0; !congested_meanwhile(place); i++)
 		if (i == TOO_MANY)
 			fail("place %u is stopped, but its port does not become congested", place);
 	note(before);
+	atomic_store(&all->stopped, 0);
 	check(!kill(pids[place], SIGCONT));
 	until(others_went_on(before, PLACES, 1), "all go on with place %u", place);
+}
+
+void trouble_none(unsigned host)
+{
+	unsigned before[PLACES][PLACES];
+
+	(void)host;
+	note(before);
+	until(others_went_on(before, PLACES, 3), "all go on");
 }

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-"""talk.py ask|answer|again|bye|alone|block|collect|closed|hold|release OWN PEER [ARG]: a plain PF_RDS program.
+"""talk.py ask|answer|again|bye|alone|block|collect|closed|hold|tell OWN PEER [ARG]: a plain PF_RDS program.
 
 ask and answer are the two ends of a dialogue: messages of all lengths, a ping, congestion, what rds-info shows.
 again: a process that is killed and started again.  block, collect: many sockets that send, and who gets it all.
-hold: the first process of its address, through which the others reach other hosts, until "release" is called.
+hold: the first process of its address, through which the others reach other hosts, until it is told to end.
 Environment: TALK_KERNEL, the peer is kernel RDS."""
 
 import errno
@@ -279,12 +279,18 @@ def alone(own, peer):
 def hold(own, peer):
     s = bound(own, PORT - 1)
     print("holds", flush=True)
-    expect("word", receive(s, 3 * PATIENCE), b"release")
-    check_info(s, own)
+    for told in (b"look", b"end"):
+        expect("word", receive(s, 5 * PATIENCE), told)
+        if told == b"look":
+            check_info(s, own)
+        send(s, told, name(own, PORT - 2))
 
 
-def release(own, peer):
-    send(bound(own, PORT - 2), b"release", name(own, PORT - 1))
+def tell(own, peer, word):
+    """What the one that holds the address is to do now."""
+    s = bound(own, PORT - 2)
+    send(s, word.encode(), name(own, PORT - 1))
+    expect("answer", receive(s), word.encode())
 
 
 def closed(own, peer):
@@ -297,4 +303,4 @@ def closed(own, peer):
 
 
 if __name__ == "__main__":
-    {f.__name__: f for f in (ask, answer, again, bye, alone, block, collect, closed, hold, release)}[sys.argv[1]](*sys.argv[2:])
+    {f.__name__: f for f in (ask, answer, again, bye, alone, block, collect, closed, hold, tell)}[sys.argv[1]](*sys.argv[2:])
