@@ -36,6 +36,7 @@ enum rds_conn_relay {
 	RDS_RELAY_NONE,
 	RDS_RELAY_OWNER,  /* the peer has the connection to that host */
 	RDS_RELAY_MEMBER, /* relayed: this process has it */
+	RDS_RELAY_NODE,	  /* that connection */
 };
 
 struct rds_op;
@@ -80,6 +81,10 @@ struct rds_conn_seldom {
 	uint16_t held[RDS_HELD_MAX];
 	unsigned nheld;
 	uint32_t held_below;
+	/* a node: how often there was much room for members, and how many they are; relayed: bytes taken since then */
+	uint64_t roomy;
+	unsigned nmembers;
+	uint32_t taken;
 	/* where messages of another user's process come from (source.c); NULL: there were none */
 	struct rds_conn_sources *sources;
 	/* ports that have moved to another process of their host (port_moved.c) */

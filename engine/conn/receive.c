@@ -97,7 +97,7 @@ static bool receive_is_flood(struct rds_conn *conn, const struct rds_sock *sk, u
 
 static enum rds_rx_verdict receive_without_socket(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx)
 {
-	if (conn->relay == RDS_RELAY_MEMBER || rds_conn_is_node(conn))
+	if (conn->relay == RDS_RELAY_MEMBER || conn->relay == RDS_RELAY_NODE)
 		return rds_relay_receive(conn, rx);
 	return rds_conn_redirect_refuse(conn, ep, &rx->hdr);
 }
@@ -125,6 +125,10 @@ static enum rds_rx_verdict receive_dispatch(struct rds_conn *conn, struct rds_ep
 		RDS_STAT_INC_RX(recv_drop_no_sock);
 		return RDS_RX_DONE;
 	}
+	if (unlikely(conn->relay) && rds_relay_had(conn, &rx->hdr)) {
+		RDS_STAT_INC_RX(recv_drop_old_seq);
+		return RDS_RX_DONE;
+	}
 	/* the sender keeps the message and finds the socket again */
 	if (unlikely(atomic_load_explicit(&sk->accepts_nothing, memory_order_relaxed)) ||
 	    (unlikely(atomic_load_explicit(&conn->nredirects_out, memory_order_relaxed)) &&
@@ -139,6 +143,8 @@ static enum rds_rx_verdict receive_dispatch(struct rds_conn *conn, struct rds_ep
 	}
 	if (unlikely(rx->hdr.ext_type == RDS_EXTHDR_RDMA))
 		rds_conn_client.recv_used_key(sk, rx->hdr.ext_rkey);
+	if (unlikely(conn->relay))
+		rds_relay_note(conn, &rx->hdr);
 	receive_stamp(sk, inc);
 	receive_enqueue(sk, inc);
 	return rx->token || rx->owned ? RDS_RX_TAKEN : RDS_RX_DONE;

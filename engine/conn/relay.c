@@ -29,6 +29,7 @@
 
 #define ROLE_PORT 1 /* the kernel's probes have it: no socket */
 #define WAITING_MAX ((uint64_t)1 << 20)
+#define SHARE_MIN 4096u
 #define PASSED_ON_NS (2000 * 1000000ull)
 
 static struct rds_queue_item *relay_list, **relay_tail = &relay_list; /* rx */
@@ -157,7 +158,11 @@ enum rds_conn_relay rds_relay_of(enum rds_conn_kind kind, const struct rds_conn_
 {
 	struct rds_conn_id owner = {0};
 
-	if (kind != RDS_CONN_PEER || !rds_transport_set.node || !peer_is_of_this_user(id))
+	if (kind != RDS_CONN_PEER || !rds_transport_set.node)
+		return RDS_RELAY_NONE;
+	if (rds_conn_id_is_node(id))
+		return RDS_RELAY_NODE;
+	if (!peer_is_of_this_user(id))
 		return RDS_RELAY_NONE;
 	if (rds_transport_node_has(&id->faddr, id->scope))
 		return addr_is_elsewhere(&id->laddr, id->scope) ? RDS_RELAY_MEMBER : RDS_RELAY_NONE;
@@ -215,6 +220,14 @@ static struct rds_queue_item *relay_item(const struct rds_rx *rx)
 	return q;
 }
 
+/* The member may have had it (relay_had.c). */
+static void item_number(struct rds_queue_item *q, const struct rds_conn *node, const struct rds_hdr *hdr)
+{
+	q->u.ext_type = q->hdr.ext_type = RDS_EXTHDR_RELAYED;
+	q->u.ext_rkey = q->hdr.ext_rkey = node->seldom ? node->seldom->peer_gen : 0;
+	q->u.ext_offset = q->hdr.ext_offset = rds_relay_number(hdr);
+}
+
 /* out: to the node; else it comes from there */
 static enum rds_rx_verdict relay_add(struct rds_conn *node, const struct rds_rx *rx, bool out)
 {
@@ -226,6 +239,8 @@ static enum rds_rx_verdict relay_add(struct rds_conn *node, const struct rds_rx 
 	}
 	if (out)
 		rds_queue_answer_add(node, q);
+	else
+		item_number(q, node, &rx->hdr);
 	q->node = node;
 	*relay_tail = q;
 	relay_tail = &q->next;
@@ -250,6 +265,31 @@ static enum rds_rx_verdict relay_source(const struct rds_conn *conn, uint16_t po
 	return RDS_RX_DONE;
 }
 
+/*
+ * The node may take less than members send.  Half of the room is for whoever comes first, and of the
+ * other half each has its share.  So one that waits for a tick finds some, although others have been
+ * looked at all the time.
+ */
+static bool room_is_for(struct rds_conn *conn, struct rds_conn *node, uint32_t bytes)
+{
+	uint64_t waiting = atomic_load(&node->answer_bytes), share;
+	struct rds_conn_seldom *s = conn->seldom, *n = node->seldom;
+
+	if (likely(waiting <= WAITING_MAX / 2))
+		n->roomy++;
+	if (s->roomy != n->roomy) {
+		s->roomy = n->roomy;
+		s->taken = 0;
+	}
+	share = WAITING_MAX / 2 / n->nmembers;
+	if (share < SHARE_MIN)
+		share = SHARE_MIN;
+	if (waiting > WAITING_MAX || (s->taken && s->taken + bytes > share))
+		return false;
+	s->taken += bytes;
+	return true;
+}
+
 static enum rds_rx_verdict relay_from_member(struct rds_conn *conn, const struct rds_rx *rx)
 {
 	struct rds_conn *node = conn->seldom->node;
@@ -261,7 +301,8 @@ static enum rds_rx_verdict relay_from_member(struct rds_conn *conn, const struct
 		RDS_STAT_INC_RX(recv_drop_no_sock);
 		return RDS_RX_DONE;
 	}
-	if (atomic_load(&node->answer_bytes) > WAITING_MAX || is_before(&leaving_until))
+	if (is_before(&leaving_until) ||
+	    !room_is_for(conn, node, (uint32_t)sizeof(struct rds_queue_item) + rx->hdr.len))
 		return RDS_RX_PAUSE;
 	return relay_add(node, rx, true);
 }
@@ -325,6 +366,7 @@ void rds_relay_map_add(const struct rds_conn *node, unsigned char bytes[RDS_CONG
 void rds_relay_begin(struct rds_conn *conn, struct rds_conn *node)
 {
 	conn->seldom->node = node;
+	node->seldom->nmembers++;
 	rds_relay_map_came(node);
 }
 
@@ -347,6 +389,7 @@ void rds_relay_end(struct rds_conn *conn)
 	rx_lock();
 	atomic_store(&conn->fcong.few, 0);
 	conn->seldom->nheld = 0;
+	conn->seldom->node->seldom->nmembers--;
 	rds_relay_ports_changed(conn);
 	rx_unlock();
 }
@@ -444,6 +487,7 @@ void rds_relay_run(void)
 
 void rds_relay_forget(void)
 {
+	rds_relay_had_forget();
 	relay_list = NULL;
 	relay_tail = &relay_list;
 	owner_seen_ns = 0;

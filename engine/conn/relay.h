@@ -29,6 +29,11 @@ void rds_relay_end(struct rds_conn *conn); /* the peer has ended */
 bool rds_relay_still_held(const struct rds_conn_id *id);
 
 /* ---- rx held ---- */
+/* relay_had.c: has this process had the message already?  note: it has it now. */
+bool rds_relay_had(const struct rds_conn *conn, const struct rds_hdr *hdr);
+void rds_relay_note(const struct rds_conn *conn, const struct rds_hdr *hdr);
+uint32_t rds_relay_number(const struct rds_hdr *hdr); /* as it goes with the message */
+void rds_relay_had_forget(void);
 /* Over a relayed connection, or from a node and for no socket of this process. */
 enum rds_rx_verdict rds_relay_receive(struct rds_conn *conn, const struct rds_rx *rx);
 void rds_relay_ports_changed(struct rds_conn *conn); /* relayed: the member's congested ports */

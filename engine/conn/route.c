@@ -46,15 +46,17 @@ static bool route_to_node(struct rds_conn_id *id, bool far)
 	if (far || !rds_transport_set.node)
 		return false;
 	id->tos = 0; /* there is one connection for all */
-	if (!rds_transport_node_has(&id->laddr, id->scope)) {
-		if (rds_relay_owner(&id->laddr, id->scope, id))
-			return !rds_relay_still_held(id);
-		if (!rds_conn_client.claim_node(&id->laddr, id->scope))
-			return false;
+	if (!rds_transport_node_has(&id->laddr, id->scope) && !rds_relay_owner(&id->laddr, id->scope, id) &&
+	    !rds_conn_client.claim_node(&id->laddr, id->scope))
+		return false;
+	if (rds_transport_node_has(&id->laddr, id->scope)) {
+		conn_id_clear_peer(id);
+		id->peer_slot = RDS_SLOT_REMOTE;
 	}
-	conn_id_clear_peer(id);
-	id->peer_slot = RDS_SLOT_REMOTE;
-	return !rds_relay_still_held(id);
+	if (!rds_relay_still_held(id))
+		return true;
+	conn_id_clear_peer(id); /* it waits with the older ones */
+	return false;
 }
 
 /* The socket that has a port of this host. */

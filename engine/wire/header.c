@@ -89,7 +89,8 @@ static void ext_encode(const struct rds_hdr *h, uint8_t *area)
 		put_be32(area + 1, h->ext_rkey);
 		break;
 	case RDS_EXTHDR_RDMA_DEST:
-		area[0] = RDS_EXTHDR_RDMA_DEST;
+	case RDS_EXTHDR_RELAYED:
+		area[0] = h->ext_type;
 		put_be32(area + 1, h->ext_rkey);
 		put_be32(area + 5, h->ext_offset);
 		break;
@@ -129,6 +130,7 @@ static unsigned ext_size(uint8_t type)
 	case RDS_EXTHDR_SOCK:
 		return 4;
 	case RDS_EXTHDR_RDMA_DEST:
+	case RDS_EXTHDR_RELAYED:
 	case RDS_EXTHDR_OP:
 		return 8;
 	case RDS_EXTHDR_NPATHS:
@@ -150,12 +152,12 @@ static int ext_decode(const uint8_t *area, size_t size, struct rds_hdr *h)
 
 		if (ext_size(type) > size - at)
 			return -EBADMSG;
-		if (type == RDS_EXTHDR_RDMA || type == RDS_EXTHDR_RDMA_DEST) {
+		if (type == RDS_EXTHDR_RDMA || type == RDS_EXTHDR_RDMA_DEST || type == RDS_EXTHDR_RELAYED) {
 			if (h->ext_type)
 				return -EBADMSG;
 			h->ext_type = type;
 			h->ext_rkey = get_be32(area + at);
-			if (type == RDS_EXTHDR_RDMA_DEST)
+			if (type != RDS_EXTHDR_RDMA)
 				h->ext_offset = get_be32(area + at + 4);
 		} else if (type == RDS_EXTHDR_OP) {
 			h->op = get_be64(area + at);

@@ -49,6 +49,11 @@ enum {
 	RDS_EXTHDR_NPATHS = 5,
 	RDS_EXTHDR_GEN_NUM = 6,
 	/*
+	 * of this library alone, never between hosts: be32, the generation of the host that the message
+	 * comes from, and be32, its number there (conn/relay_had.c)
+	 */
+	RDS_EXTHDR_RELAYED = 13,
+	/*
 	 * of this library alone, never between hosts: be32, the socket that the message is for
 	 * (conn/meant_for.c)
 	 */
@@ -80,7 +85,8 @@ struct rds_hdr {
 	uint16_t sport, dport;
 	uint8_t flags, credit;
 	/*
-	 * the one extension: RDS_EXTHDR_RDMA, _RDMA_DEST, or _NONE (others are skipped); to and from
+	 * the one extension: RDS_EXTHDR_RDMA, _RDMA_DEST, _RELAYED (generation, number in the places of
+	 * key and offset), or _NONE (others are skipped); to and from
 	 * other nodes RDS_EXTHDR_NPATHS, which stands for _GEN_NUM, too
 	 */
 	uint8_t ext_type;

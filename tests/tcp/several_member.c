@@ -23,6 +23,7 @@ struct stamp {
 #define STAMPED 16
 
 struct stream {
+	unsigned gap_from, gap_to; /* the last one */
 	unsigned next, gaps;
 };
 
@@ -218,13 +219,17 @@ static void judge_gap(unsigned from, unsigned life, struct stream *s, const stru
 
 	if (stamp->n < s->next || !all->losses)
 		fail("to %u of place %u, life %u: number %u came, %u was next: %s", me, from, life, stamp->n, s->next,
-		     stamp->n < s->next ? "doubled or reordered" : "lost or reordered");
+		     stamp->n >= s->next			       ? "lost or reordered"
+		     : stamp->n >= s->gap_from && stamp->n < s->gap_to ? "reordered"
+								       : "doubled");
 	if (stamp->n > stamp->since && stamp->epoch >= kills)
 		fail("to %u of place %u, life %u: number %u is lost, which was sent after the last death, number %u",
 		     me, from, life, stamp->n - 1, kills);
 	if (++s->gaps > kills)
 		fail("to %u of place %u, life %u: gap number %u, before %u, after %u deaths", me, from, life, s->gaps,
 		     stamp->n, kills);
+	s->gap_from = s->next;
+	s->gap_to = stamp->n;
 	atomic_fetch_add(&mine->gaps, 1);
 	atomic_fetch_add(&mine->lost, stamp->n - s->next);
 }
