@@ -174,7 +174,7 @@ bool rds_transports_claim_node(const struct in6_addr *addr, uint32_t scope)
 	return false;
 }
 
-void rds_node_role_fork_child(void)
+void rds_transports_roles_forget(void)
 {
 	roles = NULL;
 }

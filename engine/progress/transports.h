@@ -50,7 +50,7 @@ int rds_transports_claim(const struct in6_addr *addr, uint32_t scope);
  * they are not; if they should be, that has been logged.
  */
 bool rds_transports_claim_node(const struct in6_addr *addr, uint32_t scope); /* node_role.c */
-void rds_node_role_fork_child(void);
+void rds_transports_roles_forget(void);
 void rds_transports_take_part(struct rds_transport *t); /* from now on it does; control held */
 
 /* ---- rx held ---- */

@@ -230,6 +230,10 @@ START_TEST(extensions_read)
 	ck_assert_int_eq(h.ext_type, RDS_EXTHDR_NONE);
 	ck_assert_int_eq(EXT("\20\2\1\2\3\4", &h), 0);
 	ck_assert_int_eq(h.ext_type, RDS_EXTHDR_NONE);
+	ck_assert_int_eq(EXT("\15\1\2\3\4\5\6\7\10", &h), 0);
+	ck_assert_int_eq(h.ext_type, RDS_EXTHDR_RELAYED);
+	ck_assert_uint_eq(h.ext_rkey, 0x01020304);
+	ck_assert_uint_eq(h.ext_offset, 0x05060708);
 	/* the socket that is meant, before a region */
 	ck_assert_int_eq(EXT("\16\1\2\3\4\3\0\0\0\1\0\0\0\2", &h), 0);
 	ck_assert_uint_eq(h.sock, 0x01020304);

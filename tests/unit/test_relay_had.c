@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * test_relay_had.c - what another host sends again, after the process that had its connection has ended: who
+ * has had it takes it once, whoever relays it (conn/relay_had.c).
+ */
+#include <arpa/inet.h>
+#include <check.h>
+
+#include "engine/conn/relay.h"
+#include "tests/unit/suite.h"
+
+static struct rds_conn conn;
+static struct rds_conn_seldom seldom;
+
+static void setup(void)
+{
+	memset(&conn, 0, sizeof(conn));
+	memset(&seldom, 0, sizeof(seldom));
+	conn.seldom = &seldom;
+	conn.relay = RDS_RELAY_OWNER;
+	inet_pton(AF_INET6, "::ffff:10.9.0.1", &conn.id.laddr);
+	inet_pton(AF_INET6, "::ffff:10.9.0.2", &conn.id.faddr);
+	rds_relay_had_forget();
+}
+
+static struct rds_hdr of_node(uint64_t seq, bool again)
+{
+	return (struct rds_hdr){.seq = seq, .flags = again ? RDS_FLAG_RETRANSMITTED : 0};
+}
+
+/* As the owner gives it to a member. */
+static struct rds_hdr relayed(uint32_t gen, uint64_t seq, bool again)
+{
+	struct rds_hdr h = of_node(seq, again);
+
+	return (struct rds_hdr){
+		.seq = 1, .ext_type = RDS_EXTHDR_RELAYED, .ext_rkey = gen, .ext_offset = rds_relay_number(&h)};
+}
+
+/* False: it was had before. */
+static bool comes(struct rds_hdr h)
+{
+	if (rds_relay_had(&conn, &h))
+		return false;
+	rds_relay_note(&conn, &h);
+	return true;
+}
+
+START_TEST(test_again)
+{
+	ck_assert(comes(relayed(7, 100, false)));
+	ck_assert(!comes(relayed(7, 100, true)));
+	ck_assert(!comes(relayed(7, 99, true)));
+	ck_assert(!comes(relayed(0, 99, true))); /* the next owner has not been told the generation yet */
+	ck_assert(comes(relayed(7, 101, true)));
+	ck_assert(comes(relayed(7, 101, false))); /* not marked: the host has begun anew, and does not say so */
+	ck_assert(!comes(relayed(7, 101, true)));
+}
+END_TEST
+
+/* Another generation counts from the beginning. */
+START_TEST(test_generations)
+{
+	ck_assert(comes(relayed(7, 100, false)));
+	ck_assert(comes(relayed(8, 3, true)));
+	ck_assert(!comes(relayed(8, 3, true)));
+	ck_assert(comes(relayed(8, 4, true)));
+}
+END_TEST
+
+/* 31 bits of the number go with it. */
+START_TEST(test_wraps)
+{
+	ck_assert(comes(relayed(7, 0x7ffffffeu, false)));
+	ck_assert(comes(relayed(7, 0x80000001u, true)));
+	ck_assert(!comes(relayed(7, 0x7fffffffu, true)));
+	ck_assert(comes(relayed(7, 0x1ffffffffu, false)));
+	ck_assert(comes(relayed(7, 0x200000000u, true)));
+}
+END_TEST
+
+/* A member becomes the owner: what it had through the last one, and what comes to itself now. */
+START_TEST(test_becomes_owner)
+{
+	ck_assert(comes(relayed(7, 100, false)));
+	conn.relay = RDS_RELAY_NODE;
+	ck_assert(!comes(of_node(100, true)));
+	ck_assert(comes(of_node(101, true)));
+	seldom.peer_gen = 7;
+	ck_assert(!comes(of_node(101, true)));
+	seldom.peer_gen = 9;
+	ck_assert(comes(of_node(2, true)));
+}
+END_TEST
+
+/* Other hosts, other addresses of this one, and peers that say nothing of it. */
+START_TEST(test_others)
+{
+	ck_assert(comes(relayed(7, 100, false)));
+	inet_pton(AF_INET6, "::ffff:10.9.0.3", &conn.id.faddr);
+	ck_assert(comes(relayed(7, 100, true)));
+	inet_pton(AF_INET6, "::ffff:10.9.0.4", &conn.id.laddr);
+	ck_assert(comes(relayed(7, 100, true)));
+	conn.id.scope = 2;
+	ck_assert(comes(relayed(7, 100, true)));
+	ck_assert(!comes(relayed(7, 100, true)));
+	ck_assert(comes(of_node(100, true)));
+}
+END_TEST
+
+/* Whoever invents hosts gets so much memory, and no more. */
+START_TEST(test_many_hosts)
+{
+	unsigned i;
+
+	for (i = 0; i < 5000; i++) {
+		conn.id.faddr.s6_addr32[3] = htonl(0x0a0a0000u + i);
+		ck_assert(comes(relayed(7, 100, false)));
+		ck_assert_int_eq(!comes(relayed(7, 100, true)), i < 4096);
+	}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("relay_had");
+	TCase *tc = suite_case(s, "relay_had", setup, NULL);
+
+	tcase_add_test(tc, test_again);
+	tcase_add_test(tc, test_generations);
+	tcase_add_test(tc, test_wraps);
+	tcase_add_test(tc, test_becomes_owner);
+	tcase_add_test(tc, test_others);
+	tcase_add_test(tc, test_many_hosts);
+	return suite_run(s);
+}
