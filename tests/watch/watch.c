@@ -293,7 +293,6 @@ static int watch(pid_t command, const sigset_t *set)
 
 	seen.at = seconds();
 	seen.said = said();
-	seen.from = said_in_file(2);
 	for (;;) {
 		wait = seen.at + period - seconds();
 		if (wait < 0)
@@ -365,5 +364,6 @@ int main(int argc, char **argv)
 	sigaddset(&set, SIGHUP);
 	sigprocmask(SIG_BLOCK, &set, &old);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	seen.from = said_in_file(2); /* before it begins: it may be late at once */
 	return watch(start(argv + optind, &old), &set);
 }
