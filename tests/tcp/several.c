@@ -71,8 +71,10 @@ void start(unsigned place)
 
 	check(++lives[place] < LIVES);
 	p->sent_phase = p->complete_phase = p->blocked_on = 0;
-	for (i = 0; i < PLACES; i++)
-		p->heard[i] = p->seen[i] = 0;
+	for (i = 0; i < PLACES; i++) {
+		p->heard[i] = 0;
+		p->seen[i] = 0;
+	}
 	may_end[place] = false;
 	pids[place] = fork();
 	check(pids[place] >= 0);
