@@ -14,9 +14,8 @@
 #include "engine/conn/relay.h"
 
 #define RECEIVE_BEYOND ((uint64_t)64 << 20)
-#define RECEIVE_BEYOND_MESSAGES (1u << 18) /* that have no bytes, but need memory */
-#define RECEIVE_COST 256u
-#define RECEIVE_BEYOND_EACH (256u << 10) /* of one host, in the life of its connection */
+#define RECEIVE_COST 256u		 /* of a message, beside its bytes */
+#define RECEIVE_BEYOND_EACH (256u << 10) /* of one host */
 
 /*
  * When the socket of the message that waits for older ones changed its owner; 0: no message waits.  And
@@ -82,12 +81,18 @@ static enum rds_rx_verdict receive_ping(struct rds_conn *conn, const struct rds_
  */
 static bool receive_is_flood(struct rds_conn *conn, const struct rds_sock *sk, uint32_t len)
 {
-	uint64_t limit = rds_sock_rcvbuf(sk);
 	struct rds_conn_seldom *s;
+	uint64_t bytes, limit;
 
-	if (likely((sk->rcv_bytes <= limit + RECEIVE_BEYOND && sk->rcv_count <= limit + RECEIVE_BEYOND_MESSAGES)) ||
-	    !rds_conn_is_node(conn))
+	if (likely(conn->relay != RDS_RELAY_NODE))
 		return false;
+	bytes = sk->rcv_bytes + (uint64_t)sk->rcv_count * RECEIVE_COST;
+	limit = rds_sock_rcvbuf(sk);
+	if (likely(bytes <= limit + RECEIVE_BEYOND)) {
+		if (conn->seldom && bytes <= limit)
+			conn->seldom->beyond = 0;
+		return false;
+	}
 	s = rds_conn_seldom_get(conn);
 	if (!s || s->beyond + len > RECEIVE_BEYOND_EACH)
 		return true;
@@ -164,6 +169,8 @@ static bool receive_catch_up(const struct rds_hdr *hdr)
 
 	if (!outer)
 		receive_put_off = UINT64_MAX;
+	else if (since > receive_put_off)
+		return false; /* at once: else each of many such looks for the others of them */
 	receive_catching_up = since;
 	all = (!outer || since <= outer) && rds_transport_catch_up(true) && since <= receive_put_off;
 	receive_catching_up = outer;

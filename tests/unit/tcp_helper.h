@@ -361,15 +361,6 @@ static inline int peer_listens(const char *at)
 	return fd;
 }
 
-static inline unsigned port_of(int fd)
-{
-	struct sockaddr_in sin = {0};
-	socklen_t len = sizeof(sin);
-
-	getsockname(fd, (struct sockaddr *)&sin, &len);
-	return ntohs(sin.sin_port);
-}
-
 static inline int peer_connects_to(const char *at, const char *to)
 {
 	struct sockaddr_in from = sin_of(at, 0), sin = sin_of(to, rds_tcp_state.port);
@@ -377,8 +368,9 @@ static inline int peer_connects_to(const char *at, const char *to)
 
 	setsockopt(fd, IPPROTO_TCP, 1 /* TCP_NODELAY */, &one, sizeof(one));
 	ck_assert_int_eq(bind(fd, (struct sockaddr *)&from, sizeof(from)), 0);
-	ck_assert_msg(connect(fd, (struct sockaddr *)&sin, sizeof(sin)) == 0, "%s from port %u of %s", strerror(errno),
-		      port_of(fd), at);
+	/* it may have been accepted and refused by now: the kernel says so here, or at the next call */
+	if (connect(fd, (struct sockaddr *)&sin, sizeof(sin)))
+		ck_assert_msg(errno == EPIPE || errno == ECONNRESET, "%s from %s", strerror(errno), at);
 	return fd;
 }
 
