@@ -11,8 +11,8 @@
  * Who is the owner is in the registry: the process that has bound port 1 of A, which no program can bind.
  * So the role passes on as ports do, whatever way its owner ends.
  *
- * What is relayed gets a header of its own, with the ports and nothing else: neither side believes what
- * is of this library alone.  It is received under rx, and waits in one list for a thread without locks,
+ * What is relayed gets a header of its own, with the ports, and towards a member K's number (relay_had.c):
+ * neither side believes what is of this library alone.  It is received under rx, and waits in one list for a thread without locks,
  * which moves it with `control` held from end to end.  So it stays in order.
  *
  * A member whose messages K does not take is held up when they reach a limit, and goes on a tick later.

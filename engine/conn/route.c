@@ -483,6 +483,8 @@ static int route_find_conn(const struct rds_conn_id *from, const struct rds_addr
 		local = rds_node_addr_is_local(&dst->ip, dst->scope) == 0;
 	none = id;
 	conn_id_clear_peer(&none);
+	if (err && !local && !far && rds_transport_set.node)
+		none.tos = 0; /* as route_to_node() does, and requeued messages have it: they wait in one place */
 	rds_lock(&rds_lock_control);
 	err = route_find_owner(dst, far, local, &id, &kind, &has);
 	if (err && err != -ENOENT)
@@ -497,7 +499,7 @@ static int route_find_conn(const struct rds_conn_id *from, const struct rds_addr
 		 */
 		rds_route_hand_over(unrouted, local);
 		behind_it = port_waits_there(unrouted, dst->port);
-		id.tos = from->tos;
+		id.tos = none.tos;
 		if (likely(!behind_it))
 			err = route_find_owner(dst, far, local, &id, &kind, &has);
 	}
@@ -511,7 +513,7 @@ static int route_find_conn(const struct rds_conn_id *from, const struct rds_addr
 	}
 	if (unlikely(behind_it)) {
 		conn_id_clear_peer(&id);
-		id.tos = from->tos;
+		id.tos = none.tos;
 		id.peer_slot = REGISTRY_NOBODY;
 		kind = RDS_CONN_UNROUTED;
 	}

@@ -46,8 +46,8 @@ bool rds_transports_have_device(void);
  */
 int rds_transports_claim(const struct in6_addr *addr, uint32_t scope);
 /*
- * The same for the transport to whole nodes.  True: other hosts are reached from the address.  False:
- * they are not; if they should be, that has been logged.
+ * The same for the transport to whole nodes.  True: this process has the connections of the address to
+ * other hosts.  False: another process of this host has them, or the port is taken, which is logged.
  */
 bool rds_transports_claim_node(const struct in6_addr *addr, uint32_t scope); /* node_role.c */
 void rds_transports_roles_forget(void);
