@@ -100,6 +100,17 @@ static bool receive_is_flood(struct rds_conn *conn, const struct rds_sock *sk, u
 	return false;
 }
 
+/*
+ * The host's next map waits as well, and the thread that is to read may wait for it in a send.  So no port
+ * of that host counts as congested until it has sent another one.
+ */
+static enum rds_rx_verdict receive_pause(struct rds_conn *conn)
+{
+	if (atomic_load_explicit(&conn->fcong.few, memory_order_relaxed))
+		rds_cong_received(conn, NULL, 0);
+	return RDS_RX_PAUSE;
+}
+
 static enum rds_rx_verdict receive_without_socket(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx)
 {
 	if (conn->relay == RDS_RELAY_MEMBER || conn->relay == RDS_RELAY_NODE)
@@ -140,7 +151,7 @@ static enum rds_rx_verdict receive_dispatch(struct rds_conn *conn, struct rds_ep
 	     rds_conn_redirect_covers(conn, &rx->hdr)))
 		return rds_conn_redirect_late(conn, &rx->hdr);
 	if (unlikely(receive_is_flood(conn, sk, rx->hdr.len)))
-		return RDS_RX_PAUSE;
+		return receive_pause(conn);
 	inc = rds_inc_new(conn, ep, rx);
 	if (unlikely(!inc)) {
 		rds_error("out of memory for a message of %u bytes: its sender has to wait", rx->hdr.len);

@@ -303,6 +303,7 @@ void rds_conn_forget(struct rds_conn *conn)
 	rds_timer_cancel(&conn->retry);
 	rds_lock(&conn->tx);
 	atomic_store(&conn->state, RDS_CONN_DEAD);
+	atomic_fetch_add(&rds_route_gen, 1);
 	rds_queue_drop_all(conn); /* pongs, at most */
 	rds_unlock(&conn->tx);
 	conn_bury(conn);

@@ -36,20 +36,23 @@ static bool stranger_has_sent(const struct rds_conn *conn)
 	return atomic_load_explicit(&conn->next_rx, memory_order_relaxed) > 1;
 }
 
-/* One that asks for a connection is tried at least once. */
-static bool stranger_may_go(const struct rds_conn *conn)
+/* Since when it may go; 0: it may not.  One that asks for a connection is tried at least once. */
+static uint64_t stranger_may_go(struct rds_conn *conn)
 {
-	if (conn->ep || conn->pending || conn->stale || !conn->unreachable_since)
-		return false;
-	return !stranger_has_sent(conn) || os_now_ns() - conn->unreachable_since >= FORGET_NS;
+	uint64_t since;
+
+	rds_lock(&conn->tx);
+	since = conn->ep || conn->pending || conn->stale ? 0 : conn->unreachable_since;
+	rds_unlock(&conn->tx);
+	return !stranger_has_sent(conn) || os_now_ns() - since >= FORGET_NS ? since : 0;
 }
 
 /* Those that have sent nothing go first, and of these the one that has been down for longest. */
-static bool stranger_goes_before(const struct rds_conn *a, const struct rds_conn *b)
+static bool stranger_goes_before(const struct rds_conn *a, uint64_t a_since, const struct rds_conn *b, uint64_t b_since)
 {
 	if (stranger_has_sent(a) != stranger_has_sent(b))
 		return stranger_has_sent(b);
-	return a->unreachable_since < b->unreachable_since;
+	return a_since < b_since;
 }
 
 static void strangers_warn(unsigned n)
@@ -70,13 +73,17 @@ int rds_conn_strangers_room(void)
 {
 	struct rds_conn *conn, *goes = NULL;
 	unsigned n = 0, most = strangers_most();
+	uint64_t since, goes_since = 0;
 
 	for (conn = rds_conn_list; conn; conn = conn->next) {
 		if (!atomic_load_explicit(&conn->stranger, memory_order_relaxed))
 			continue;
 		n++;
-		if (stranger_may_go(conn) && (!goes || stranger_goes_before(conn, goes)))
+		since = stranger_may_go(conn);
+		if (since && (!goes || stranger_goes_before(conn, since, goes, goes_since))) {
 			goes = conn;
+			goes_since = since;
+		}
 	}
 	if (n < most)
 		return 0;
