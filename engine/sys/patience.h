@@ -61,6 +61,7 @@
 	X(TCP_POKE, 1000, "a host that was asked to connect", "it is asked again") \
 	X(TCP_SPEAK, 30000, "a host with a new connection to send a whole message", "its connection is closed") \
 	X(TCP_MESSAGE, 2000, "the rest of a message of a host to which nothing was sent, if memory for these is used up", "the same") \
+	X(TCP_UNREAD, 30000, "the program to read what such a host has sent, if others need its memory or its place", "that is dropped, and the connection closed") \
 	/* RDMA devices and rdma_cm */ \
 	X(CM_RESOLVE, 5000, "rdma_cm, which asks for an address or a route", "it says that there is none") \
 	X(CM_STEP, 6000, "rdma_cm to say that, which may not happen", "the attempt is given up") \

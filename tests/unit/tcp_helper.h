@@ -69,7 +69,7 @@ static inline struct rds_conn *up_accept(struct rds_transport *t, struct rds_ep 
 	(void)there;
 	(void)here;
 	if (atomic_load(&refuses)) {
-		*why = -ECONNREFUSED;
+		*why = -ENOSPC;
 		return NULL;
 	}
 	conn->id = *id;

@@ -432,6 +432,82 @@ START_TEST(test_memory_again)
 }
 END_TEST
 
+/* Far more tries than a test takes. */
+#define NEVER (1u << 30)
+
+static void refused_long_ago(void)
+{
+	rx_lock();
+	ck_assert_uint_ne(ep_at(2)->refused_since, 0);
+	ep_at(2)->refused_since = 1;
+	rx_unlock();
+}
+
+/* ... and its end is known. */
+static bool is_refused(void)
+{
+	bool is;
+
+	rx_lock();
+	is = ep_at(2)->refused_since && ep_at(2)->at_end;
+	rx_unlock();
+	return is;
+}
+
+/* Its last message is refused, and it goes. */
+static void peer_is_refused_and_goes(int fd, uint32_t len)
+{
+	atomic_store(&conns[2].later, NEVER);
+	if (len == LONGEST) {
+		peer_begins(fd, 1, LONGEST);
+		progress_until(held() == LONGEST);
+	} else {
+		peer_sends(fd, 1, len, 0);
+	}
+	close(fd);
+	progress_until(is_refused());
+	ck_assert_uint_eq(atomic_load(&conns[2].downs), 0);
+}
+
+/* A whole message that is refused keeps the memory that others need, but not for ever. */
+START_TEST(test_memory_unread)
+{
+	int fd[2];
+
+	rds_tcp_state.strangers.most = LONGEST + 100;
+	two_are_up(fd);
+	peer_is_refused_and_goes(fd[0], LONGEST);
+	peer_begins(fd[1], 1, 1000);
+	helper_catches_up();
+	ck_assert_uint_eq(held(), LONGEST);
+	in_helper(long_ago);
+	progress_until(atomic_load(&conns[2].downs) == 1);
+	progress_until(held() == LONGEST && ep_at(3)->in.block);
+	close(fd[1]);
+}
+END_TEST
+
+/* So it is with a place. */
+START_TEST(test_place_unread)
+{
+	int fd[2], another;
+
+	two_are_up(fd);
+	peer_is_refused_and_goes(fd[0], 100);
+	atomic_store(&refuses, true);
+	another = peer_connects("127.0.0.7");
+	ck_assert(peer_is_refused(another));
+	close(another);
+	helper_catches_up();
+	ck_assert_uint_eq(atomic_load(&conns[2].downs), 0);
+	in_helper(refused_long_ago);
+	another = peer_connects("127.0.0.7");
+	progress_until(atomic_load(&conns[2].downs) == 1);
+	close(another);
+	close(fd[1]);
+}
+END_TEST
+
 START_TEST(test_options)
 {
 	int small = peer_is_up(), large = larger_is_up();
@@ -480,6 +556,8 @@ static Suite *suite(void)
 	tcase_add_test(t, test_says_something);
 	tcase_add_test(t, test_memory);
 	tcase_add_loop_test(t, test_memory_again, 0, 2);
+	tcase_add_test(t, test_memory_unread);
+	tcase_add_test(t, test_place_unread);
 	tcase_add_test(t, test_options);
 	tcase_add_test(t, test_port_is_taken);
 	return s;

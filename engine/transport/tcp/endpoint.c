@@ -10,6 +10,7 @@
 #include "engine/transport/tcp/tcp.h"
 
 #define AGAIN_NS (10 * 1000000ull)
+#define AGAIN_MAX_NS (640 * 1000000ull)
 
 static void ep_broken_timer(struct rds_timer *tm)
 {
@@ -169,6 +170,15 @@ void tcp_ep_hang_up(struct rds_ep *ep)
 	tcp_ep_broken((struct tcp_ep *)ep, -ECONNRESET);
 }
 
+/* The ready list offers it again all the time; this only ends the endpoint, and costs more. */
+static void ep_down_later(struct tcp_ep *ep)
+{
+	ep->down_pause = ep->down_pause ? 2 * ep->down_pause : AGAIN_NS;
+	if (ep->down_pause > AGAIN_MAX_NS)
+		ep->down_pause = AGAIN_MAX_NS;
+	rds_timer_set(&ep->broken, os_now_ns() + ep->down_pause);
+}
+
 void tcp_ep_down(struct tcp_ep *ep, int why)
 {
 	if (ep->over)
@@ -176,7 +186,7 @@ void tcp_ep_down(struct tcp_ep *ep, int why)
 	rds_timer_cancel(&ep->deadline);
 	if (atomic_load(&ep->state) == TCP_EP_BROKEN && why != -EPROTO && !ep_received_all(ep) &&
 	    atomic_load(&ep->why) != -EPROTO) {
-		rds_timer_set(&ep->broken, os_now_ns() + AGAIN_NS);
+		ep_down_later(ep);
 		return;
 	}
 	ep->over = true;

@@ -75,29 +75,13 @@ bool tcp_recv_awaits(void)
 	return false;
 }
 
-/*
- * Strangers have no memory left for another message, and one of them waits.  Who has begun one and not
- * come to its end for a while is disconnected.  It may begin again: nothing of it was acknowledged as a
- * whole.  Helper.
- */
-static void recv_make_room(void)
-{
-	struct tcp_ep *ep, *oldest = NULL;
-
-	for (ep = rds_tcp_state.all; ep; ep = ep->next)
-		if (ep->in.from && (!oldest || ep->in.since < oldest->in.since))
-			oldest = ep;
-	if (oldest && os_now_ns() - oldest->in.since > rds_patience_ns(RDS_PATIENCE_TCP_MESSAGE))
-		tcp_ep_broken(oldest, -ETIMEDOUT);
-}
-
 /* The helper's round follows, and looks. */
 static void recv_resume(struct rds_timer *tm)
 {
 	(void)tm;
 	rx_lock();
 	if (rds_tcp_state.strangers.wanted)
-		recv_make_room();
+		tcp_pressure_memory();
 	rds_tcp_state.strangers.wanted = false;
 	rx_unlock();
 }
@@ -105,6 +89,8 @@ static void recv_resume(struct rds_timer *tm)
 static void recv_pause(struct tcp_ep *ep)
 {
 	ep->paused = true;
+	if (!ep->refused_since)
+		ep->refused_since = os_now_ns();
 	recv_enlist(ep);
 	rds_tcp_state.resume.fn = recv_resume;
 	rds_timer_need(&rds_tcp_state.resume, os_now_ns() + PAUSE_NS);
@@ -266,6 +252,7 @@ static bool recv_some(struct tcp_ep *ep, unsigned reads)
 	if (!recv_left(ep))
 		return false;
 	ep->paused = false;
+	ep->refused_since = 0;
 	while (more && reads--) {
 		if (!recv_have_buf(ep))
 			return moved;
@@ -320,6 +307,10 @@ void tcp_recv_now(struct tcp_ep *ep)
 /* The connection has broken; what arrived before that counts. */
 bool tcp_recv_last(struct tcp_ep *ep)
 {
+	if (unlikely(ep->given_up)) {
+		tcp_recv_drop(ep);
+		return true;
+	}
 	ep->at_end = true;
 	recv_unlist(ep);
 	recv_some(ep, LAST_READS);

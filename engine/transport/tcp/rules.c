@@ -88,6 +88,8 @@ static void rules_new(int fd, const struct rds_conn_id *id)
 	rds_debug("a connection over TCP is refused: %s", strerror(-why));
 	tcp_sock_refuse(fd);
 	tcp_ep_discard(ep);
+	if (why == -ENOSPC)
+		tcp_pressure_place(); /* the peer comes again */
 }
 
 /* The end of the old connection may have come before the request for another, and not been seen yet. */

@@ -125,6 +125,7 @@ struct tcp_ep {
 	bool in_sets;	   /* rx */
 	struct rds_helper_event event;
 	struct rds_timer deadline, broken, room;
+	uint64_t down_pause; /* helper: broken, and some of what has arrived is refused: between two tries */
 	/* helper: when the peer was last told that another connection was refused (rules.c) */
 	uint64_t asked_at;
 	uint64_t poked_since, heard_then;
@@ -138,6 +139,8 @@ struct tcp_ep {
 	bool large;	     /* the last message was */
 	bool paused;	     /* what it has got was refused: after a while */
 	bool spoke;	     /* it has sent a whole message */
+	uint64_t refused_since; /* 0: what it has got last was not */
+	bool given_up;		/* what it has sent, and is refused, is dropped (pressure.c) */
 	_Atomic bool wanted; /* a message of the program's was sent to it */
 	uint64_t heard;	     /* bytes received */
 	unsigned char *left; /* a receive buffer with bytes that could not be handled, [left_at, left_end) */
@@ -261,6 +264,10 @@ void tcp_recv_now(struct tcp_ep *ep);  /* some of what is there, or the end */
 bool tcp_recv_last(struct tcp_ep *ep); /* all that is there, or was left; false: some of it is refused */
 void tcp_recv_drop(struct tcp_ep *ep);
 bool tcp_recv_awaits(void); /* there is input that can be taken */
+
+/* pressure.c; helper */
+void tcp_pressure_memory(void); /* rx: strangers need memory */
+void tcp_pressure_place(void);	/* a stranger has no place */
 
 /* wake.c */
 int tcp_wake_open(void);	      /* control */
