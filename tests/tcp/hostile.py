@@ -3,7 +3,9 @@
 """hostile.py victim|honest OWN PEER, attack PEER: what one host with many addresses can do.
 
 The victim answers the honest one, which stops when its standard input ends.  The attacker has all addresses of
-10.8.0.0/16, which are smaller than the victim's and so connect, and of 10.10.0.0/16, which ask to be connected to."""
+10.8.0.0/16, which are smaller than the victim's and so connect, and of 10.10.0.0/16, which ask to be connected to.
+Environment: TCP_HOSTILE, for how many seconds (times RDS_PRELOAD_PATIENCE).  If these are enough, who says nothing, or does not come to the end of a
+message, has to be disconnected."""
 
 import functools
 import os
@@ -18,7 +20,9 @@ from talk import PORT, bound, expect, if_any, name, pattern, receive, send
 
 DEAF = PORT + 9
 HOSTS = 1000
-SECONDS = 2
+PATIENCE = int(os.environ.get("RDS_PRELOAD_PATIENCE", "1"))
+SECONDS = int(os.environ.get("TCP_HOSTILE", "0")) * PATIENCE or 2
+SPEAK, MESSAGE = 30 * PATIENCE, 2 * PATIENCE  # as in engine/sys/patience.h
 RCVBUF = 2 << 20
 # KiB: messages that strangers do not end, queues that are not read, and what each may put behind these
 MEMORY = (64 << 10) + (64 << 10) + (RCVBUF >> 10) + 256 * 256
@@ -106,10 +110,11 @@ def words(kind):
 
 class Host:
     def __init__(self, i, to):
-        self.i, self.turn, self.to = i, 0, to
+        self.i, self.to = i, to
         self.s = None
 
     def connect(self):
+        self.began = time.monotonic()
         self.s = socket.socket()
         self.s.setblocking(False)
         self.s.bind((f"10.{10 if self.i % 10 == 9 else 8}.{self.i >> 8}.{self.i & 255}", 0))
@@ -134,8 +139,24 @@ class Host:
             return False
 
 
+class Ends:
+    """Of those that have said all that they say: how many for each of two reasons."""
+
+    def __init__(self):
+        self.silent = self.unended = 0
+
+    def count(self, host):
+        took = time.monotonic() - host.began
+        self.silent += not host.bytes and host.i % 10 < 2 and took >= SPEAK
+        self.unended += not host.bytes and host.i % 10 == 2 and took >= MESSAGE
+
+    def judge(self):
+        if SECONDS > SPEAK + MESSAGE and not self.silent or SECONDS > 3 * MESSAGE and not self.unended:
+            sys.exit(f"only {self.silent} that say nothing were disconnected, {self.unended} that do not come to an end")
+
+
 def attack(peer):
-    hosts = {}
+    hosts, ends = {}, Ends()
     end = time.monotonic() + SECONDS
     waits = [Host(i, (peer, 16385)) for i in range(HOSTS)]
     p = select.poll()
@@ -152,12 +173,14 @@ def attack(peer):
             host = hosts[fd]
             if not host.go_on():
                 refused += 1
+                ends.count(host)
                 p.unregister(fd)
                 host.s.close()
                 waits.append(hosts.pop(fd))
             elif not host.bytes:
                 p.modify(fd, select.POLLIN)
-    print(f"{connects} connections, {refused} refused or cut")
+    ends.judge()
+    print(f"{connects} connections, {refused} refused or cut, {ends.silent} silent, {ends.unended} without end")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@
  *
  * -p processes of each host  -n messages of each to each other  -S seed
  * -l LD_PRELOAD of the processes  -k: the second host has the kernel's RDS instead  -kk: both have
- * -b: half of the processes block in sends
+ * -b: half of the processes block in sends  -o: their sockets have types of service
  * -t TROUBLE, -c how often, in turn on each host that has the library:
  *	owner-ends		whose other processes lose, double and reorder nothing
  *	owner-killed		(-9); they double and reorder nothing, and lose nothing sent after that
@@ -283,7 +283,7 @@ static void options(int argc, char **argv)
 {
 	int c;
 
-	while ((c = getopt(argc, argv, "p:n:S:l:kbt:c:")) != -1) {
+	while ((c = getopt(argc, argv, "p:n:S:l:kbot:c:")) != -1) {
 		if (c == 'p')
 			all->per_host = (unsigned)atoi(optarg);
 		else if (c == 'n')
@@ -296,6 +296,8 @@ static void options(int argc, char **argv)
 			all->kernel++;
 		else if (c == 'b')
 			all->blocking = true;
+		else if (c == 'o')
+			all->typed = true;
 		else if (c == 'c')
 			troubles = (unsigned)atoi(optarg);
 		else if (c == 't')

@@ -64,6 +64,7 @@ struct several {
 	bool paced;	 /* then */
 	bool losses;	 /* are possible: those that have an owner's traffic in hand are killed */
 	bool blocking;	 /* the odd places' sends are; else the last one's of the first host */
+	bool typed;	 /* each process has a type of service of its own, as far as there are any */
 	uint64_t seed;
 	_Atomic enum phase phase;
 	_Atomic unsigned kills;	  /* of owners, that have begun */

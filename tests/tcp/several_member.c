@@ -6,12 +6,15 @@
  * A message of 16 bytes or more says its number, and after how many deaths of owners it was sent.
  */
 #include <pthread.h>
+#include <sys/ioctl.h>
 
 #include "several.h"
 
 #define LONGEST (1 << 20)
 #define CONNECTIONS 10001
 #define FAR_ADDRESS 20 /* in a row: behind two numbers and the other address */
+#define ROW_TYPE 41
+#define SET_TYPE 0x89e0 /* SIOCRDSSETTOS */
 #define MORE 4	       /* messages, behind the trouble */
 #define AHEAD 8	       /* messages, of the receiver */
 #define ANYWAY 0.05    /* s, after the last one */
@@ -311,8 +314,11 @@ static unsigned rows(void)
 	int i, row = getsockopt(fd, SOL_RDS, CONNECTIONS, buf, &len);
 
 	check(row > FAR_ADDRESS && len <= sizeof(buf));
-	for (i = FAR_ADDRESS; i < (int)len; i += row)
-		n += memcmp(buf + i, &all->addr[!HOST(me)], 4) == 0;
+	for (i = 0; i < (int)len; i += row)
+		if (memcmp(buf + i + FAR_ADDRESS, &all->addr[!HOST(me)], 4) == 0) {
+			check(row <= ROW_TYPE || !buf[i + ROW_TYPE]);
+			n++;
+		}
 	return n;
 }
 
@@ -337,6 +343,7 @@ static void receive_all(void)
 
 void member(unsigned place, unsigned life)
 {
+	unsigned char type = (unsigned char)(place % 8);
 	int size = 2 * LONGEST;
 	pthread_t t;
 
@@ -345,6 +352,7 @@ void member(unsigned place, unsigned life)
 	mine = &all->place[place];
 	fd = rds_bound(all->addr[HOST(me)], PORT_OF(me, life));
 	check(!setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)));
+	check(!all->typed || !ioctl(fd, SET_TYPE, &type));
 	atomic_store(&mine->lives[life].fate, LIVES_NOW);
 	atomic_store(&mine->life, life);
 	check(!pthread_create(&t, NULL, sender, NULL));

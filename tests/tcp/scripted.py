@@ -1,0 +1,190 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+"""scripted.py CASE OWN PEER: one end of a conversation between the library and a node that is played by hand.
+
+The library's side is a plain PF_RDS program, which sends back what it gets ("talk.py answer", or "waits" below).
+What it says over TCP is judged in every case (node.py)."""
+
+import errno
+import socket
+import struct
+import sys
+
+import talk
+from node import MARKED, NPATHS, Node, Wrong, check, frame, map_of
+
+CONGESTED = 500
+FLOOD = 1 << 20
+
+
+def echoes(node, link, texts):
+    """All that has come so far."""
+    link.until(lambda: len(node.got) >= len(texts), texts[-1])
+    check(node.texts() == texts, "echoes:", node.texts(), "instead of", texts)
+
+
+def marked(f):
+    return f[:24] + bytes([MARKED]) + f[25:]
+
+
+def lanes(node):
+    """It offers 8 paths, and connects 8 times: one is kept, and goes on."""
+    link = node.link()
+    link.say(node.message(b"", sport=1, dport=0, ext=struct.pack("!BH", NPATHS, 8)))
+    link.until(lambda: node.answers == 1, "the answer to a probe")
+    for _ in range(7):
+        sock = node.dial()
+        try:
+            check(not sock.recv(1), "a further connection is not refused")
+        except ConnectionResetError:
+            pass
+        sock.close()
+        link.say(node.message(b"a"))
+    echoes(node, link, [b"a"] * 7)
+    return link
+
+
+def numbers(node):
+    """Which numbers are duplicates; a node that has forgotten its numbers begins at 1 again."""
+    link = node.link()
+    rows = ((100, 0, 1), (50, MARKED, 0), (50, 0, 1), (51, MARKED, 1), (60, MARKED, 1), (60, MARKED, 0), (60, 0, 1),
+            (1, MARKED, 0), (0, 0, 1), (200, 0, 1))
+    for i, (seq, flags, _) in enumerate(rows):
+        link.say(frame(b"%d" % i, seq=seq, flags=flags))
+    wanted = [b"%d" % i for i, row in enumerate(rows) if row[2]]
+    echoes(node, link, wanted)
+    link.sock.close()
+    link = node.link()
+    for i, (seq, flags) in enumerate(((1, 0), (1, MARKED), (2, 0), (1, MARKED), (3, 0))):
+        link.say(frame(b"again %d" % i, seq=seq, flags=flags))
+    wanted += [b"again 0", b"again 2", b"again 4"]
+    echoes(node, link, wanted)
+    node.seq = 1000
+    return link
+
+
+def strange(node):
+    """Fields and extensions that mean nothing."""
+    link = node.link()
+    wanted = []
+
+    def say(**how):
+        wanted.append(b"%d" % len(wanted))
+        link.say(node.message(wanted[-1], **how))
+
+    for flags in (0x02, 0x08, 0x10, 0x20, 0x40, 0x80, 0xf0, 0x41, 0xf9):
+        say(flags=flags)
+    for ext in (b"\1\0\0\0\5", b"\2\0\0\0\7", b"\3\0\0\0\7\0\0\0\1", b"\4\0\0\0\0\0\0\0\1", b"\7\5\0\10", b"\10\1", b"\11",
+                b"\17\5\0\10", b"\20\5\0\10", b"\377" * 16, b"\5\0\10\6\0\0\0\1"):
+        say(ext=ext)
+    say(ack=1 << 63, credit=255, pad=b"\377" * 4, csum=0xffff)
+    echoes(node, link, wanted)
+    return link
+
+
+def ends(node):
+    """An end in the middle of a message, and a reset behind whole ones."""
+    link = node.link()
+    a, b = node.message(b"a"), node.message(b"b" * 1000)
+    wanted = [b"a", b"b" * 1000]
+    link.say(a, b[:500])
+    link.sock.shutdown(socket.SHUT_WR)
+    link.goes_down()
+    link = node.link([marked(a), marked(b)])
+    echoes(node, link, wanted)
+    c = [node.message(b"c%d" % i) for i in range(50)]
+    link.say(*c)
+    link.resets()
+    link = node.link([marked(f) for f in c])
+    link.say(node.message(b"d"))
+    echoes(node, link, wanted + [b"c%d" % i for i in range(50)] + [b"d"])
+    return link
+
+
+def resent(node):
+    """What its TCP has not seen acknowledged comes again, marked and in order, and then the rest.
+
+    Our TCP acknowledges what it takes, so that has to be less than a message."""
+    texts = [bytes([i]) * 60000 for i in range(30)]
+    node.receives(4096)
+    for turn in range(3):
+        link = node.link()
+        sofar = len(node.got)
+        link.say(*(node.message(t) for t in texts))
+        link.until(lambda: len(node.got) > sofar + turn, "some echoes")
+        link.resets()
+    node.receives()
+    link = node.link()
+    echoes(node, link, texts * 3)
+    return link
+
+
+def lives(node):
+    """A process that takes an address over from one that has ended counts anew, and says so."""
+    link = node.link()
+    link.say(node.message(b"a"))
+    echoes(node, link, [b"a"])
+    link.say(node.message(b"bye"))
+    link.goes_down()
+    known = len(node.gens)
+    link = node.link()
+    check(node.gens[known] != node.gens[known - 1], "the same generation as before")
+    link.say(node.message(b"b"))
+    echoes(node, link, [b"a", b"b"])
+    return link
+
+
+def flood(node):
+    """A map that comes behind more than the program reads: who waits for it in a send is not held up."""
+    link = node.link()
+    link.say(map_of(CONGESTED), node.message(b"go"))
+    link.until(lambda: node.texts() == [b"waits"], "the program's word")
+    link.sock.settimeout(1)
+    n = 0
+    try:
+        while n < 200:
+            link.sock.sendall(node.message(bytes(FLOOD)))
+            n += 1
+    except (socket.timeout, ConnectionError):  # or it has ended by now
+        pass
+    check(64 <= n < 200, "messages until it is not read from:", n)  # the program reads some in the end
+    link.until(lambda: b"sent" in node.texts(), "the end of a send")
+    return None
+
+
+def waits(own, peer):
+    """It sends to a port that is congested, and reads only behind that."""
+    s = talk.bound(own, talk.PORT)
+    talk.expect("word", talk.receive(s), b"go")
+    try:
+        talk.send_now(s, b"x", talk.name(peer, CONGESTED))
+        sys.exit("the port is not congested")
+    except OSError as e:
+        talk.expect("errno", e.errno, errno.ENOBUFS)
+    talk.send(s, b"waits", talk.name(peer, talk.PORT))
+    s.sendto(b"x", talk.name(peer, CONGESTED))
+    talk.send(s, b"sent", talk.name(peer, talk.PORT))
+    for _ in range(64):
+        talk.expect("length", len(talk.receive(s)), FLOOD)
+
+
+CASES = (lanes, numbers, strange, ends, resent, lives, flood)
+
+
+def main(case, own, peer):
+    if case == "waits":
+        waits(own, peer)
+        return
+    node = Node(own, peer)
+    try:
+        link = {f.__name__: f for f in CASES}[case](node)
+        if link:
+            link.say(node.message(b"bye"))
+            link.goes_down()
+    except Wrong as e:
+        sys.exit(f"{case}: {e}")
+    print(f"{case}: {len(node.got)} messages, judged")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
