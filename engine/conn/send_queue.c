@@ -317,13 +317,13 @@ bool rds_queue_blocked(struct rds_conn *conn)
 	return conn->queue && atomic_load(&conn->state) == RDS_CONN_UP && !queue_first(conn) && conn->queue;
 }
 
-/* The same, or a message that may overtake it. */
+/* The same, or a message that may overtake it.  Nothing overtakes a node's first probe (node.c). */
 static struct rds_queue_item *queue_next(struct rds_conn *conn)
 {
 	struct rds_queue_item *q;
 
 	while (!(q = queue_first(conn)) && conn->queue)
-		if (!rds_conn_client.queue_pass(conn))
+		if (conn->queue->holds || !rds_conn_client.queue_pass(conn))
 			return NULL;
 	return q;
 }

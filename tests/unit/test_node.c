@@ -270,6 +270,27 @@ START_TEST(test_generation)
 }
 END_TEST
 
+static void rests(void *arg)
+{
+	(void)arg;
+}
+
+/* Nor does anything overtake the probe, when there is something else to do for the connection. */
+START_TEST(test_introduction_first)
+{
+	say(5, "a");
+	far_up(0);
+	is_probe(sent_at(0), 1);
+	probes(1, 0, 77);
+	in_helper(rests, NULL);
+	ck_assert_uint_eq(locked(&fake.nsent), 1);
+	far_acks(0, 1);
+	is_message(sent_at(1), 2, 0, "a");
+	ck_assert_uint_eq(sent_at(2)->hdr.dport, 1);
+	ck_assert_uint_eq(sent_at(2)->hdr.seq, 3);
+}
+END_TEST
+
 static unsigned char whole[RDS_CONG_MAP_BYTES];
 
 struct map {
@@ -613,6 +634,7 @@ int main(void)
 	tcase_add_test(tc, test_route);
 	tcase_add_test(tc, test_break);
 	tcase_add_test(tc, test_introduction);
+	tcase_add_test(tc, test_introduction_first);
 	tcase_add_test(tc, test_idle_break);
 	tcase_add_test(tc, test_numbers);
 	tcase_add_test(tc, test_probe_is_answered);
