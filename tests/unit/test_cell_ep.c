@@ -4,6 +4,7 @@
  * process, and the test is the engine and the helper.
  */
 #include <endian.h>
+#include <pthread.h>
 #include <semaphore.h>
 
 #include "engine/conn/conn.h"
@@ -69,6 +70,21 @@ bool __wrap_registry_proc_alive(struct registry *reg, uint32_t slot, const struc
 	if (when_asked)
 		when_asked();
 	return alive;
+}
+
+static void (*when_unlocked)(void); /* rx, and that was not biased */
+
+void __real_rds_unlock_slow(rds_lock_t *l);
+void __wrap_rds_unlock_slow(rds_lock_t *l);
+void __wrap_rds_unlock_slow(rds_lock_t *l)
+{
+	void (*fn)(void) = l == &rds_lock_rx ? when_unlocked : NULL;
+
+	if (fn)
+		when_unlocked = NULL;
+	__real_rds_unlock_slow(l);
+	if (fn)
+		fn();
 }
 
 static enum shm_wake_what woken; /* how, the last time */
@@ -601,7 +617,7 @@ static void more_comes(void)
 	near_ep = unknown_ep;
 	sends(1, 1);
 	near_ep = ep;
-	ck_assert(!shm_cells_catch_up(true, true));
+	ck_assert(!shm_cells_catch_up(true, 1));
 }
 
 /* What waits is on one list only, whatever comes before it is known that it has to wait. */
@@ -870,6 +886,53 @@ START_TEST(closed_and_wanted)
 }
 END_TEST
 
+static void *passes(void *arg)
+{
+	rx_lock();
+	rx_unlock();
+	return arg;
+}
+
+/* As soon as rx is given up; and the lock is not biased, or that would not be noticed here. */
+static void receives_then(void)
+{
+	pthread_t thread;
+
+	ck_assert_int_eq(pthread_create(&thread, NULL, passes, NULL), 0);
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	when_unlocked = room_is_answered;
+}
+
+/* A thread receives in the middle of a close, or of the last keep(): what the endpoint has had comes back once. */
+START_TEST(closed_while_another_receives)
+{
+	struct rds_wire_hdr hdr = {.sequence = htobe64(1), .len = htobe32(sizeof(uint64_t))};
+	const struct iovec iov = {&(uint64_t){1}, sizeof(uint64_t)};
+	struct rds_ep *ep = near_ep;
+	uint64_t pos;
+	uint32_t a, b;
+
+	far_open();
+	ck_assert_int_eq(shm_cell_transport.ops->send(ep, &hdr, &iov, sizeof(uint64_t), &pos), 0);
+	drain();
+	shm_cell_transport.ops->want_room(ep, 0);
+	if (_i) {
+		shm_cell_transport.ops->keep(ep, true);
+		shm_cell_transport.ops->close(ep);
+	}
+	receives_then();
+	if (_i)
+		shm_cell_transport.ops->keep(ep, false);
+	else
+		shm_cell_transport.ops->close(ep);
+	ck_assert_ptr_null(when_unlocked);
+	tick();
+	ck_assert_int_eq(shm_cell_get(&a), 0);
+	ck_assert_int_eq(shm_cell_get(&b), 0);
+	ck_assert_uint_ne(a, b);
+}
+END_TEST
+
 /* The helper has read `first` before a send began anew, and `next` afterwards. */
 START_TEST(look_between)
 {
@@ -968,6 +1031,7 @@ int main(void)
 	tcase_add_test(tc, stranger_refused);
 	tcase_add_test(tc, stranger_no_memory);
 	tcase_add_test(tc, closed_and_wanted);
+	tcase_add_loop_test(tc, closed_while_another_receives, 0, 2);
 	tcase_add_test(tc, look_between);
 	tcase_add_test(tc, refused_then_opened);
 	tcase_add_test(tc, no_place_sender);

@@ -363,12 +363,11 @@ bool shm_cell_ep_reclaim(struct cell_ep *ep, bool gone)
 	return true;
 }
 
+/* It is closed. rx, from before it was: in between, a thread that receives could free it (cell_room.c). */
 static void ep_give_up(struct cell_ep *ep)
 {
-	rx_lock();
 	if (!shm_cell_ep_reclaim(ep, false) && !ep->kept)
 		shm_cell_watch(ep, false);
-	rx_unlock();
 }
 
 void shm_cell_ep_close(struct rds_ep *rep)
@@ -383,8 +382,8 @@ void shm_cell_ep_close(struct rds_ep *rep)
 		}
 	shm_cell_forget(ep);
 	ep->closed = true;
-	rx_unlock();
 	ep_give_up(ep);
+	rx_unlock();
 }
 
 static void ep_keep(struct rds_ep *rep, bool on)
@@ -393,9 +392,9 @@ static void ep_keep(struct rds_ep *rep, bool on)
 
 	rx_lock();
 	ep->kept = on;
-	rx_unlock();
 	if (!on && ep->closed)
 		ep_give_up(ep);
+	rx_unlock();
 }
 
 /* The next endpoint of the connection is one with rings. */
