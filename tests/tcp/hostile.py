@@ -4,8 +4,8 @@
 
 The victim answers the honest one, which stops when its standard input ends.  The attacker has all addresses of
 10.8.0.0/16, which are smaller than the victim's and so connect, and of 10.10.0.0/16, which ask to be connected to.
-Environment: TCP_HOSTILE, for how many seconds (times RDS_PRELOAD_PATIENCE).  If these are enough, who says nothing, or does not come to the end of a
-message, has to be disconnected."""
+Environment: TCP_HOSTILE, for how many seconds (times RDS_PRELOAD_PATIENCE) at least.  If these are enough, who says
+nothing, or does not come to the end of a message, has to be disconnected."""
 
 import functools
 import os
@@ -161,7 +161,8 @@ def attack(peer):
     waits = [Host(i, (peer, 16385)) for i in range(HOSTS)]
     p = select.poll()
     connects = refused = 0
-    while time.monotonic() < end:
+    # a slow machine needs longer until the victim has had more of them than it may have
+    while time.monotonic() < end or connects < 4 * HOSTS:
         for host in waits[:50]:
             host.connect()
             connects += 1
