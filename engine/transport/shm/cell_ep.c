@@ -363,7 +363,7 @@ bool shm_cell_ep_reclaim(struct cell_ep *ep, bool gone)
 	return true;
 }
 
-/* It is closed. rx, from before it was: in between, a thread that receives could free it (cell_room.c). */
+/* It is closed. rx, from before it was: in between, a thread that receives could free it (room_came()). */
 static void ep_give_up(struct cell_ep *ep)
 {
 	if (!shm_cell_ep_reclaim(ep, false) && !ep->kept)
