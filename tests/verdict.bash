@@ -72,6 +72,14 @@ verdict_watched()
 	"$verdict_watch" --name "${verdict_name:-${1##*/}}" --limit "$verdict_limit" -- "$@"
 }
 
+# verdict_wait PID: adds how it ends to the caller's status: what is late hides nothing wrong
+verdict_wait()
+{
+	local its=0
+	wait "$1" || its=$?
+	[ $its = 0 ] || [[ $status != @(0|75) ]] || status=$its
+}
+
 # verdict_case NAME COMMAND...: a command, or a function of the runner, and the verdict
 verdict_case()
 {

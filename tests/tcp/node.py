@@ -178,8 +178,9 @@ def cut(sock):
 class Node:
     """It keeps the numbers of both directions, and what has come."""
 
-    def __init__(self, own, peer):
-        self.own, self.peer = own, peer
+    def __init__(self, own, peer, log):
+        self.own, self.peer, self.log = own, peer, log
+        self.lives = 1  # programs that have begun on the other side
         self.smaller = socket.inet_aton(own) < socket.inet_aton(peer)
         self.judge = Judge()
         self.seq = self.next_rx = 0
@@ -232,8 +233,16 @@ class Node:
             time.sleep(0.01)
         raise Wrong("never connected")
 
+    def wait_bound(self):
+        """The port opens before the program is bound: what comes in between is dropped."""
+        end = time.monotonic() + PATIENCE
+        while open(self.log).read().split("\n").count("bound") < self.lives:
+            check(time.monotonic() < end, "the program is never bound")
+            time.sleep(0.01)
+
     def link(self, again=()):
         """A connection, on which the other side has introduced itself, and our map has gone; first what goes again."""
+        self.wait_bound()
         link = Link(self, self.connected())
         link.say(*([map_of()] if self.smaller else []), *again)
         known = len(self.gens)

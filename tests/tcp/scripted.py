@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-"""scripted.py CASE OWN PEER: one end of a conversation between the library and a node that is played by hand.
+"""scripted.py CASE OWN PEER LOG: one end of a conversation between the library and a node that is played by hand.
 
-The library's side is a plain PF_RDS program, which sends back what it gets ("talk.py answer", or "waits" below).
+The library's side is a plain PF_RDS program, which sends back what it gets ("talk.py answer", or "waits" below).  Its
+log says "bound" when it is.
 What it says over TCP is judged in every case (node.py)."""
 
 import errno
@@ -126,6 +127,7 @@ def lives(node):
     link.say(node.message(b"bye"))
     link.goes_down()
     known = len(node.gens)
+    node.lives += 1
     link = node.link()
     check(node.gens[known] != node.gens[known - 1], "the same generation as before")
     link.say(node.message(b"b"))
@@ -154,6 +156,7 @@ def flood(node):
 def waits(own, peer):
     """It sends to a port that is congested, and reads only behind that."""
     s = talk.bound(own, talk.PORT)
+    print("bound", flush=True)
     talk.expect("word", talk.receive(s), b"go")
     try:
         talk.send_now(s, b"x", talk.name(peer, CONGESTED))
@@ -170,11 +173,11 @@ def waits(own, peer):
 CASES = (lanes, numbers, strange, ends, resent, lives, flood)
 
 
-def main(case, own, peer):
+def main(case, own, peer, log=None):
     if case == "waits":
         waits(own, peer)
         return
-    node = Node(own, peer)
+    node = Node(own, peer, log)
     try:
         link = {f.__name__: f for f in CASES}[case](node)
         if link:

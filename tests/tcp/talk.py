@@ -3,6 +3,7 @@
 """talk.py ask|answer|again|bye|alone|block|collect|closed|hold|tell OWN PEER [ARG]: a plain PF_RDS program.
 
 ask and answer are the two ends of a dialogue: messages of all lengths, a ping, congestion, what rds-info shows.
+answer says "bound" when it is: what comes before is dropped.
 again: a process that is killed and started again.  block, collect: many sockets that send, and who gets it all.
 hold: the first process of its address, through which the others reach other hosts, until it is told to end.
 Environment: TALK_KERNEL, the peer is kernel RDS."""
@@ -207,6 +208,7 @@ def check_congestion(s, to, aside, aside_to):
 def answer(own, peer, forever=False):
     s, to = bound(own, PORT), name(peer, PORT)
     aside, aside_to = bound(own, PORT + 1), name(peer, PORT + 1)
+    print("bound", flush=True)
     while True:
         p = select.poll()
         p.register(s, select.POLLIN)
