@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* cell_ep.h - endpoints whose messages are cells: what cell_ep.c, cell_recv.c and cell_watch.c share. */
+/* cell_ep.h - endpoints whose messages are cells: what the files cell_*.c share. */
 #ifndef ENGINE_TRANSPORT_SHM_CELL_EP_H
 #define ENGINE_TRANSPORT_SHM_CELL_EP_H
 
@@ -103,9 +103,28 @@ bool shm_cell_ep_reclaim(struct cell_ep *ep, bool gone);
 
 /* cell_recv.c; rx */
 void shm_cell_ack(struct rds_ep *ep, uint64_t seq);
-void shm_cell_forget(struct cell_ep *ep);	  /* it is closed: what it has got goes back */
-void shm_cell_want(struct cell_ep *ep);		  /* tx: `writable` comes when there is room */
-void shm_cell_last(uint64_t word, uint32_t slot); /* helper: that process has ended */
+void shm_cell_forget(struct cell_ep *ep); /* it is closed: what it has got goes back */
+bool shm_cells_come(void);		  /* all that is on the stack is given to its endpoints; false: nothing */
+void shm_cell_came(uint32_t n);		  /* ... and one cell that is SEEN */
+void shm_cells_offer(bool tick);	  /* to the engine: what has come, also what it has put off */
+void shm_cell_got(struct cell_ep *ep, uint32_t n);
+/* NULL: none. number: by the number alone, because an older cell of it may still be a stranger. */
+struct cell_ep *shm_cell_ep_find(const struct shm_cell *cell, uint64_t word, uint32_t slot, bool number);
+
+/* cell_room.c; rx */
+void shm_cell_want(struct cell_ep *ep);	       /* tx: `writable` comes when there is room */
+void shm_cell_room_came(struct shm_line *own); /* to this process */
+void shm_cell_room_made(struct cell_ep *ep);   /* by this one: its sender is told by room_tell() */
+void shm_cell_room_tell(void);
+void shm_cell_room_fork_child(void);
+
+/* cell_strangers.c; rx */
+bool shm_cell_strangers(void);	       /* there are some */
+int shm_cell_stranger_add(uint32_t n); /* 0 or -ENOMEM */
+void shm_cell_strangers_fork_child(void);
+
+/* cell_last.c; helper */
+void shm_cell_last(uint64_t word, uint32_t slot); /* that process has ended */
 
 /* cell_watch.c: any lock may be held; the helper looks at it in a tick, or now */
 void shm_cell_watch(struct cell_ep *ep, bool now);

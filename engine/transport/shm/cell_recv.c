@@ -1,118 +1,31 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * cell_recv.c - cells that have come: whose they are, what the engine does with them, and room.
+ * cell_recv.c - cells that have come: whose they are, and what the engine does with them.
  *
  * What is taken from the stack is first given to the endpoints, and only then delivered, one endpoint after
  * the other. So a message that the engine does not take yet holds up those of its own endpoint, and no
  * others; and when the engine has more received in the middle of a message, nothing is overtaken.
  *
- * The first cell of an endpoint is a *stranger*: the engine is asked, without locks, for the connection that
- * the cell names. Cells that could be of the same endpoint wait behind it. If there is no such endpoint
- * afterwards, the cell is refused, and with it all that come later: none is delivered behind a gap.
- *
- * A sender that waits says so in its line (`want`), once for all of its endpoints. Whoever gives a cell
- * back says there that it did (`want_came`), and wakes it. Then the sender looks at the endpoints that wait.
- *
- * All under rx, except shm_cell_want() and shm_cells_meet().
+ * All under rx.
  */
 #include <endian.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "engine/transport/shm/cell_ep.h"
 
-#define LAST_TRIES 100
 /* Messages that were cancelled leave gaps, but not such ones. */
 #define GAP_MAX ((uint64_t)1 << 20)
 
-struct stranger {
-	uint32_t n, came; /* its cell; how many had come before */
-};
-static struct {
-	struct stranger *v;
-	uint32_t n, cap, came;
-} strangers;
-static struct cell_ep *ready, **ready_end = &ready, *waiting, *roomy;
-static _Atomic(struct cell_ep *) wants;
+static struct cell_ep *ready, **ready_end = &ready, *waiting;
 static unsigned draining;
 static bool caught_up; /* since the last drain began: what waited for older messages can be taken now */
 static _Atomic bool tick_came;
 
-/* ---- room ---- */
-
-void shm_cell_want(struct cell_ep *ep)
-{
-	struct cell_ep *first = atomic_load(&wants);
-
-	if (!atomic_exchange(&ep->wants, true))
-		do
-			ep->want_next = first;
-		while (!atomic_compare_exchange_weak(&wants, &first, ep));
-	atomic_store(&shm_cells_line->want, 1);
-	rds_fence();
-}
-
-/* Those that still have no room want it again. */
-static bool wants_answer(void)
-{
-	struct cell_ep *ep, *next;
-	bool any = false;
-
-	for (ep = atomic_exchange(&wants, NULL); ep; ep = next) {
-		next = ep->want_next;
-		atomic_store(&ep->wants, false);
-		rds_fence();
-		if (ep->closed) {
-			shm_cell_ep_reclaim(ep, false);
-		} else if (shm_cell_ep_moved(ep)) {
-			ep->head.t->up->writable(ep->head.conn);
-			any = true;
-		} else {
-			shm_cell_want(ep);
-		}
-	}
-	return any;
-}
-
-static void room_came(struct shm_line *own)
-{
-	atomic_store(&own->want_came, 0);
-	do {
-		atomic_store(&own->want, 0);
-		rds_fence(); /* shm_cell_want() puts it on the list, then writes `want` */
-		if (!atomic_load(&wants))
-			return;
-		atomic_store(&own->want, 1);
-		rds_fence(); /* what comes back from here on is told */
-	} while (wants_answer());
-}
-
+/* Senders are told once, of all that has gone back meanwhile. */
 static void room_tell(void)
 {
-	struct shm_line *line;
-	struct cell_ep *ep;
-
-	if (draining || !roomy)
-		return;
-	rds_fence();
-	for (; (ep = roomy); roomy = ep->room_next) {
-		line = registry_line(rds_node_registry, ep->slot);
-		ep->roomy = false;
-		if (likely(!cell_load(&line->want)))
-			continue;
-		atomic_store(&line->want_came, 1);
-		rds_fence();
-		shm_cell_wake(ep, false); /* a busy sender (LAZY) will look by itself */
-	}
-}
-
-static void room_made(struct cell_ep *ep)
-{
-	if (ep->roomy)
-		return;
-	ep->roomy = true;
-	ep->room_next = roomy;
-	roomy = ep;
+	if (!draining)
+		shm_cell_room_tell();
 }
 
 /* ---- cells of an endpoint ---- */
@@ -136,7 +49,7 @@ static void ep_settle(struct cell_ep *ep)
 			shm_cell_return(cell, true);
 	}
 	if (ep->got_first != before)
-		room_made(ep);
+		shm_cell_room_made(ep);
 }
 
 void shm_cell_ack(struct rds_ep *rep, uint64_t seq)
@@ -165,7 +78,7 @@ static void ep_drop_cells(struct cell_ep *ep)
 
 		if (cell)
 			shm_cell_return(cell, false);
-		room_made(ep);
+		shm_cell_room_made(ep);
 	}
 	ep->got_mid = ep->got_next;
 }
@@ -206,7 +119,7 @@ static void ep_make_ready(struct cell_ep *ep)
 	ready_end = &ep->ready_next;
 }
 
-static void ep_got(struct cell_ep *ep, uint32_t n)
+void shm_cell_got(struct cell_ep *ep, uint32_t n)
 {
 	if (unlikely(cell_load(&ep->broken))) {
 		shm_cell_return(shm_cell_at(n), false);
@@ -324,6 +237,12 @@ static bool rest_deliver(void)
 	return any;
 }
 
+void shm_cells_offer(bool tick)
+{
+	waiting_again(tick);
+	rest_deliver();
+}
+
 /* ---- whose? ---- */
 
 static bool ep_is_named(const struct cell_ep *ep, const struct shm_cell *cell)
@@ -335,7 +254,7 @@ static bool ep_is_named(const struct cell_ep *ep, const struct shm_cell *cell)
 }
 
 /* By the number alone, if an older cell of it may still be a stranger. */
-static struct cell_ep *ep_find(const struct shm_cell *cell, uint64_t word, uint32_t slot, bool number)
+struct cell_ep *shm_cell_ep_find(const struct shm_cell *cell, uint64_t word, uint32_t slot, bool number)
 {
 	const uint16_t conn = cell->conn;
 	struct cell_ep *ep;
@@ -353,35 +272,7 @@ static struct cell_ep *ep_find(const struct shm_cell *cell, uint64_t word, uint3
 	return NULL;
 }
 
-/* No later cell may come without one for which there is no memory: so those that open endpoints go back, too. */
-static int strangers_refuse(void)
-{
-	struct shm_cell *cell;
-
-	while (strangers.n)
-		if ((cell = shm_cell_at(strangers.v[--strangers.n].n)))
-			shm_cell_return(cell, false);
-	return -ENOMEM;
-}
-
-static int stranger_add(uint32_t n)
-{
-	struct stranger *v;
-	uint32_t cap = strangers.cap ? 2 * strangers.cap : 16;
-
-	if (strangers.n == strangers.cap) {
-		v = realloc(strangers.v, cap * sizeof(*v));
-		if (!v)
-			return strangers_refuse();
-		strangers.v = v;
-		strangers.cap = cap;
-	}
-	strangers.v[strangers.n++] = (struct stranger){.n = n, .came = strangers.came++};
-	rds_shm.t.up->meet_later(&rds_shm.t);
-	return 0;
-}
-
-static void cell_came(uint32_t n)
+void shm_cell_came(uint32_t n)
 {
 	struct shm_cell *cell = shm_cell_at(n);
 	struct cell_ep *ep;
@@ -394,21 +285,21 @@ static void cell_came(uint32_t n)
 		shm_cell_return(cell, false);
 		return;
 	}
-	ep = ep_find(cell, word, slot, strangers.n);
+	ep = shm_cell_ep_find(cell, word, slot, shm_cell_strangers());
 	if (likely(ep))
-		ep_got(ep, n);
-	else if ((!strangers.n && !(cell->conn & SHM_CELL_OPENS)) || stranger_add(n))
+		shm_cell_got(ep, n);
+	else if ((!shm_cell_strangers() && !(cell->conn & SHM_CELL_OPENS)) || shm_cell_stranger_add(n))
 		shm_cell_return(cell, false); /* the sender connects in the other way */
 }
 
-static bool chain_came(void)
+bool shm_cells_come(void)
 {
 	uint32_t link = shm_cells_take(), next, most = SHM_CELLS_MAX;
 	bool any = link;
 
 	for (; link && most--; link = next) {
 		next = shm_cells_next(link);
-		cell_came(link - 1);
+		shm_cell_came(link - 1);
 	}
 	return any;
 }
@@ -421,12 +312,12 @@ bool shm_cells_drain(void)
 	if (!own)
 		return false;
 	if (unlikely(cell_load(&own->want_came)))
-		room_came(own);
+		shm_cell_room_came(own);
 	if (unlikely(cell_load(&own->service))) {
 		atomic_store(&own->service, 0);
 		rds_fence(); /* who finds it set has put its cells there before */
 	}
-	moved = chain_came();
+	moved = shm_cells_come();
 	tick = unlikely(cell_load(&tick_came)) && atomic_exchange(&tick_came, false);
 	if (likely(!moved && !tick && !caught_up))
 		return false;
@@ -447,8 +338,8 @@ bool shm_cells_catch_up(bool again, bool all)
 
 	if (!shm_cells_line)
 		return true;
-	chain_came();
-	known = !strangers.n;
+	shm_cells_come();
+	known = !shm_cell_strangers();
 	if (all && !known)
 		return false;
 	if (again)
@@ -469,174 +360,14 @@ void shm_cells_sweep(void)
 		atomic_store(&tick_came, true);
 }
 
-/* ---- strangers ---- */
-
-static bool stranger_id(uint32_t n, struct rds_conn_id *id)
-{
-	const struct shm_cell *cell = shm_cell_at(n);
-
-	if (!cell || !(cell->conn & SHM_CELL_OPENS))
-		return false;
-	id->laddr = cell->faddr;
-	id->faddr = cell->laddr;
-	id->scope = cell->scope;
-	id->tos = cell->tos;
-	return registry_slab_id(rds_node_registry, n / SHM_SLAB_CELLS, &id->peer, &id->peer_slot);
-}
-
-/* rx. Without memory they are refused. */
-static uint32_t strangers_ask(struct rds_conn_id **out)
-{
-	uint32_t i, n = 0;
-
-	*out = calloc(strangers.n ? strangers.n : 1, sizeof(**out));
-	for (i = 0; *out && i < strangers.n; i++)
-		n += stranger_id(strangers.v[i].n, &(*out)[n]);
-	return n;
-}
-
-/* rx. Those that came before `asked` are refused now; for others nobody has asked, or another thread does. */
-static void strangers_offer(uint32_t asked)
-{
-	uint32_t i, left = 0, slot;
-	struct cell_ep *ep;
-	uint64_t word;
-
-	for (i = 0; i < strangers.n; i++) {
-		struct stranger s = strangers.v[i];
-		struct shm_cell *cell = shm_cell_at(s.n);
-
-		ep = cell && shm_cell_sender(s.n, &word, &slot) ? ep_find(cell, word, slot, false) : NULL;
-		if (ep)
-			ep_got(ep, s.n);
-		else if (cell && (int32_t)(s.came - asked) < 0)
-			shm_cell_return(cell, false);
-		else if (cell)
-			strangers.v[left++] = s;
-	}
-	strangers.n = left;
-	if (!left) {
-		free(strangers.v);
-		strangers.v = NULL;
-		strangers.cap = 0;
-	}
-}
-
-/* Its connection may have an endpoint of its own by now: then that one has the cells (-EEXIST). */
-static void stranger_meet(struct rds_transport *t, const struct rds_conn_id *id)
-{
-	struct cell_ep *ep = shm_cell_ep_new(t, id, NULL);
-	int why;
-
-	if (ep && !t->up->opened(t, (struct rds_ep *)ep, id, &why))
-		shm_cell_ep_close((struct rds_ep *)ep);
-}
-
-void shm_cells_meet(struct rds_transport *t)
-{
-	struct rds_conn_id *ids;
-	uint32_t i, n, asked;
-
-	rx_lock();
-	chain_came();
-	n = strangers_ask(&ids);
-	asked = strangers.came;
-	rx_unlock();
-	for (i = 0; i < n; i++)
-		stranger_meet(t, &ids[i]);
-	free(ids);
-	rx_lock();
-	strangers_offer(asked);
-	waiting_again(false); /* perhaps for these */
-	rest_deliver();
-	rx_unlock();
-}
-
-/* ---- the last of a process ---- */
-
-struct found {
-	uint32_t n, cap, *v;
-};
-
-static void cell_found(uint32_t link, void *arg)
-{
-	struct found *f = arg;
-	uint32_t cap = f->cap ? 2 * f->cap : 16, *v = f->v;
-
-	if (f->n == f->cap) {
-		v = realloc(f->v, cap * sizeof(*v));
-		if (!v) {
-			rds_error("out of memory: messages of a process that has ended are lost");
-			return;
-		}
-		f->v = v;
-		f->cap = cap;
-	}
-	f->v[f->n++] = link - 1;
-}
-
-static int by_number(const void *a, const void *b)
-{
-	const struct shm_cell *x = shm_cell_at(*(const uint32_t *)a), *y = shm_cell_at(*(const uint32_t *)b);
-	uint64_t m, n;
-
-	if (!x || !y)
-		return 0;
-	m = be64toh(x->hdr.sequence);
-	n = be64toh(y->hdr.sequence);
-	if ((x->conn ^ y->conn) & SHM_CELL_CONN)
-		return (int)(x->conn & SHM_CELL_CONN) - (int)(y->conn & SHM_CELL_CONN);
-	return (m > n) - (m < n);
-}
-
-static bool any_left(uint64_t word, uint32_t slot)
-{
-	const struct cell_ep *ep;
-
-	for (ep = shm_cell_eps[slot]; ep; ep = ep->slot_next)
-		if (ep->to == word && ep->got_mid != ep->got_next)
-			return true;
-	return false;
-}
-
-/* What it had filled and not put on the stack is taken, too. It is tried several times: the last chance. */
-void shm_cell_last(uint64_t word, uint32_t slot)
-{
-	struct found f = {0};
-	unsigned tries = LAST_TRIES;
-	uint32_t i;
-
-	rx_lock();
-	chain_came();
-	shm_cells_search(word, cell_found, &f);
-	if (f.n)
-		qsort(f.v, f.n, sizeof(*f.v), by_number);
-	for (i = 0; i < f.n; i++)
-		cell_came(f.v[i]);
-	free(f.v);
-	for (;;) {
-		waiting_again(true);
-		rest_deliver();
-		if (!any_left(word, slot) || !--tries)
-			break;
-		rx_unlock();
-		shm_peers_make_way();
-		rx_lock();
-	}
-	if (!tries)
-		rds_error("messages of a process that has ended are lost: they could not be taken");
-	rx_unlock();
-}
-
 void shm_cell_recv_fork_child(void)
 {
-	strangers.v = NULL;
-	strangers.n = strangers.cap = 0;
-	ready = waiting = roomy = NULL;
+	ready = waiting = NULL;
 	ready_end = &ready;
-	atomic_store(&wants, NULL);
 	atomic_store(&tick_came, false);
 	draining = 0;
 	caught_up = false;
+	shm_cell_strangers_fork_child();
+	shm_cell_room_fork_child();
 	memset(shm_cell_eps, 0, REGISTRY_SLOTS * sizeof(*shm_cell_eps));
 }

@@ -367,6 +367,7 @@ void shm_cells_search(uint64_t sender, void (*fn)(uint32_t n, void *arg), void *
 
 /* cell_ep.c */
 int shm_open_cells(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn, struct rds_ep **ep);
+/* cell_strangers.c */
 void shm_cells_meet(struct rds_transport *t);
 /* cell_recv.c; rx */
 bool shm_cells_drain(void);	/* true: something was received */
