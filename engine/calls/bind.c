@@ -178,7 +178,7 @@ static int bind_port(struct rds_sock *sk, const struct rds_addr *addr, int trans
 	 */
 	rx_lock();
 	(void)rds_progress_round_locked();
-	rds_transport_catch_up(false);
+	rds_transport_catch_up(0);
 	if (atomic_load(&sk->open)) {
 		rds_sock_bound_insert(sk);
 		RDS_SOCK_SET(sk, bound, true);

@@ -123,7 +123,7 @@ struct rds_conn *rds_conn_opened(struct rds_transport *t, struct rds_ep *ep, con
  */
 static void conn_close_first(struct rds_conn *conn)
 {
-	rds_transport_meet();
+	rds_transport_meet_last();
 	rds_conn_drop(conn, conn->ep, -EALREADY, false);
 }
 

@@ -218,7 +218,7 @@ static void conn_attempt_failed(struct rds_conn *conn, int err)
 	if (atomic_load(&conn->state) == RDS_CONN_DEAD)
 		return;
 	if (conn_peer_is_gone(conn)) {
-		rds_transport_meet();
+		rds_transport_meet_last();
 		rds_conn_drop(conn, conn->ep, err, true);
 		return;
 	}
@@ -383,7 +383,7 @@ void rds_conn_up(struct rds_conn *conn, struct rds_ep *ep, struct rds_received t
 	 * have ended since.
 	 */
 	if (conn->ep)
-		rds_transport_meet();
+		rds_transport_meet_last();
 	rds_conn_rescue_stale(conn); /* the first one may have broken since the attempt began */
 	rds_lock(&rds_lock_control);
 	rds_lock(&conn->tx);

@@ -180,10 +180,10 @@ static bool receive_catch_up(const struct rds_hdr *hdr)
 
 	if (!outer)
 		receive_put_off = UINT64_MAX;
-	else if (since > receive_put_off)
+	else if (since >= receive_put_off)
 		return false; /* at once: else each of many such looks for the others of them */
 	receive_catching_up = since;
-	all = (!outer || since <= outer) && rds_transport_catch_up(true) && since <= receive_put_off;
+	all = (!outer || since <= outer) && rds_transport_catch_up(since) && since <= receive_put_off;
 	receive_catching_up = outer;
 	if (!all && since < receive_put_off)
 		receive_put_off = since;

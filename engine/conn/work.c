@@ -114,7 +114,7 @@ static void conn_work_meet(void)
 	struct rds_transport *t = atomic_load(&meet_transport);
 	uint64_t wanted = atomic_load(&meets_wanted), done = atomic_load(&meets_done);
 
-	t->ops->meet(t);
+	t->ops->meet(t, false);
 	while (done < wanted && !atomic_compare_exchange_weak(&meets_done, &done, wanted))
 		;
 }

@@ -222,9 +222,10 @@ struct rds_transport_ops {
 	int (*open)(struct rds_transport *t, const struct rds_conn_id *id, struct rds_conn *conn, struct rds_ep **ep);
 	/*
 	 * After up->meet_later: asks up->opened for the peers that have opened endpoints to this
-	 * process, then has their messages received.  No lock.
+	 * process, then has their messages received.  No lock.  last: an endpoint is about to be
+	 * closed over which messages may wait for others, so these are received, too; helper.
 	 */
-	void (*meet)(struct rds_transport *t);
+	void (*meet)(struct rds_transport *t, bool last);
 	/*
 	 * Only with FIRST, in up->opened: the endpoint becomes that connection's, and up-calls for it
 	 * may come.  conn->tx and rx.
@@ -343,12 +344,13 @@ struct rds_transport_ops {
 	/* Receives: passes complete messages to up->message.  True if anything was done. */
 	bool (*progress)(struct rds_transport *t);
 	/*
-	 * Called in up->message: messages that have arrived over other endpoints are received
-	 * before that message.  False: some lie where this thread cannot get them now, so the message
-	 * is to come again (RDS_RX_LATER); with `all` none was received then.  NULL: the transport
-	 * cannot tell.
+	 * Called in up->message, for a message of a socket that has changed its owner at the time
+	 * `since` (os_now_ns()): messages that have arrived over other endpoints are received before
+	 * it.  False: some lie where this thread cannot get them now, so none was received, and the
+	 * message is to come again (RDS_RX_LATER).  since 0: what can be received is.  NULL: the
+	 * transport cannot tell.
 	 */
-	bool (*catch_up)(struct rds_transport *t, bool all);
+	bool (*catch_up)(struct rds_transport *t, uint64_t since);
 	void (*ack)(struct rds_ep *ep, uint64_t seq);
 	/*
 	 * Reads `len` bytes of the peer's memory, at the places that the peer has named, which add
@@ -534,20 +536,23 @@ void rds_transport_fork_child(void);
  * Receives what has arrived from any process of this host before the message that is being
  * received, unless memory is short.  False: not all of it, as catch_up() says.
  */
-static inline bool rds_transport_catch_up(bool all)
+static inline bool rds_transport_catch_up(uint64_t since)
 {
 	struct rds_transport *t = rds_transport_set.shm;
 
-	return !t->ops->catch_up || t->ops->catch_up(t, all);
+	return !t->ops->catch_up || t->ops->catch_up(t, since);
 }
 
-/* Receives all that has come over FIRST endpoints, also over such that are new.  No lock is held. */
-static inline void rds_transport_meet(void)
+/*
+ * A FIRST endpoint is about to be closed: what has come over it is received, and what its messages wait for.
+ * Helper, no lock held.
+ */
+static inline void rds_transport_meet_last(void)
 {
 	struct rds_transport *t = rds_transport_set.shm;
 
 	if (t->ops->meet)
-		t->ops->meet(t);
+		t->ops->meet(t, true);
 }
 
 /*

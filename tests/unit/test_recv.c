@@ -294,9 +294,11 @@ END_TEST
 /* ---- sockets that changed their owners, each over a connection of its own ---- */
 
 #define OWNERS 5 /* the number of each is when that was */
+#define MANY 40
+#define DEPTH 8 /* a transport does not look more often in the middle of a look */
 
-static struct rds_conn owners[OWNERS];
-static enum rds_rx_verdict verdicts[OWNERS];
+static struct rds_conn owners[MANY + 1];
+static enum rds_rx_verdict verdicts[MANY + 1];
 static uint64_t lie[OWNERS], nlie; /* whose messages the transport has, in this order */
 static bool complete;
 
@@ -315,10 +317,10 @@ static enum rds_rx_verdict owner_sends(uint64_t since)
 }
 
 /* What the engine does not take is not offered once more in the same look. */
-static bool owners_catch_up(struct rds_transport *t, bool all)
+static bool owners_catch_up(struct rds_transport *t, uint64_t since)
 {
 	(void)t;
-	ck_assert(all);
+	ck_assert(since);
 	while (nlie)
 		owner_sends(lie[--nlie]);
 	return complete;
@@ -332,7 +334,7 @@ static void owners_setup(void)
 
 	setup();
 	transport.ops = &owners_ops;
-	for (i = 0; i < OWNERS; i++)
+	for (i = 0; i <= MANY; i++)
 		owners[i] = conn;
 	complete = true;
 	nlie = 0;
@@ -402,6 +404,62 @@ START_TEST(owner_with_some_out_of_reach)
 }
 END_TEST
 
+/* ---- many of them, each with its message in a ring of its own ---- */
+
+static unsigned depth, looks;
+static bool taken[MANY + 1], under_way[MANY + 1];
+static bool all_at_once; /* they all changed at the same time, as they say */
+
+/* What the engine does not take is offered by each look again. */
+static void ring_drains(unsigned i)
+{
+	struct rds_rx rx = {.hdr = {.seq = 1, .sport = 7, .dport = PORT, .flags = RDS_FLAG_NEW_OWNER}};
+
+	if (taken[i] || under_way[i])
+		return;
+	rx.hdr.owner_since = all_at_once ? 1 : i;
+	under_way[i] = true;
+	taken[i] = rds_conn_receive(&owners[i], (struct rds_ep *)&endpoint, &rx) == RDS_RX_DONE;
+	under_way[i] = false;
+}
+
+static bool rings_catch_up(struct rds_transport *t, uint64_t since)
+{
+	unsigned i;
+
+	(void)t, (void)since;
+	if (depth == DEPTH)
+		return false;
+	ck_assert_uint_le(++looks, 4 * MANY);
+	depth++;
+	for (i = MANY; i > 0; i--)
+		ring_drains(i);
+	depth--;
+	return true;
+}
+
+static const struct rds_transport_ops rings_ops = {.ack = ignore_ack, .catch_up = rings_catch_up};
+
+/* The newest one is looked at first: so each look begins another one, as often as may be. */
+START_TEST(owners_are_many)
+{
+	unsigned i, left = MANY, before;
+
+	transport.ops = &rings_ops;
+	all_at_once = _i;
+	while (left) {
+		before = left;
+		for (i = MANY; i > 0; i--) {
+			looks = 0;
+			ring_drains(i);
+		}
+		for (i = 1, left = 0; i <= MANY; i++)
+			left += !taken[i];
+		ck_assert_uint_lt(left, before);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("recv");
@@ -417,5 +475,6 @@ int main(void)
 	tcase_add_test(t, owner_meets_one_put_off);
 	tcase_add_test(t, owner_put_off_holds_up_later_ones);
 	tcase_add_test(t, owner_with_some_out_of_reach);
+	tcase_add_loop_test(t, owners_are_many, 0, 2);
 	return suite_run(s);
 }

@@ -106,7 +106,6 @@ void shm_cell_ack(struct rds_ep *ep, uint64_t seq);
 void shm_cell_forget(struct cell_ep *ep); /* it is closed: what it has got goes back */
 bool shm_cells_come(void);		  /* all that is on the stack is given to its endpoints; false: nothing */
 void shm_cell_came(uint32_t n);		  /* ... and one cell that is SEEN */
-void shm_cells_offer(bool tick);	  /* to the engine: what has come, also what it has put off */
 void shm_cell_got(struct cell_ep *ep, uint32_t n);
 /* NULL: none. number: by the number alone, because an older cell of it may still be a stranger. */
 struct cell_ep *shm_cell_ep_find(const struct shm_cell *cell, uint64_t word, uint32_t slot, bool number);

@@ -10,8 +10,6 @@
 
 #include "engine/transport/shm/cell_ep.h"
 
-#define LAST_TRIES 100
-
 struct found {
 	uint32_t n, cap, *v;
 };
@@ -61,7 +59,7 @@ static bool any_left(uint64_t word, uint32_t slot)
 void shm_cell_last(uint64_t word, uint32_t slot)
 {
 	struct found f = {0};
-	unsigned tries = LAST_TRIES;
+	unsigned tries = SHM_LAST_TRIES;
 	uint32_t i;
 
 	rx_lock();

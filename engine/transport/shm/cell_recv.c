@@ -237,10 +237,20 @@ static bool rest_deliver(void)
 	return any;
 }
 
-void shm_cells_offer(bool tick)
+bool shm_cells_offer(bool tick)
 {
 	waiting_again(tick);
-	rest_deliver();
+	return rest_deliver();
+}
+
+bool shm_cells_put_off(void)
+{
+	bool any;
+
+	rx_lock();
+	any = waiting;
+	rx_unlock();
+	return any;
 }
 
 /* ---- whose? ---- */
@@ -332,7 +342,7 @@ bool shm_cells_drain(void)
 	return moved;
 }
 
-bool shm_cells_catch_up(bool again, bool all)
+bool shm_cells_catch_up(bool again, uint64_t since)
 {
 	bool known;
 
@@ -340,7 +350,7 @@ bool shm_cells_catch_up(bool again, bool all)
 		return true;
 	shm_cells_come();
 	known = !shm_cell_strangers();
-	if (all && !known)
+	if (since && !known)
 		return false;
 	if (again)
 		waiting_again(false);

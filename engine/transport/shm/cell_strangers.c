@@ -130,6 +130,7 @@ void shm_cells_meet(struct rds_transport *t)
 	rx_lock();
 	strangers_offer(asked);
 	shm_cells_offer(false); /* they wait perhaps for these */
+	shm_settled();
 	rx_unlock();
 }
 

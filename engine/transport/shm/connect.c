@@ -18,8 +18,6 @@
 #include "engine/node/local_address.h"
 #include "engine/transport/shm/shm.h"
 
-#define LAST_TRIES 100
-
 /* ---- an endpoint's life ---- */
 
 static struct shm_ep *shm_ep_new(struct shm_peer *p, struct rds_transport *t, bool initiator)
@@ -106,6 +104,9 @@ static void shm_ep_up(struct shm_ep *ep, struct rds_received there)
 	shm_bell_ring_own(ep);
 	rx_unlock();
 	ep->head.t->up->up(ep->head.conn, (struct rds_ep *)ep, there);
+	rx_lock();
+	shm_settled();
+	rx_unlock();
 }
 
 /*
@@ -118,7 +119,7 @@ static void shm_ep_up(struct shm_ep *ep, struct rds_received there)
 void shm_ep_down(struct shm_ep *ep, int why, bool gone)
 {
 	struct rds_transport *t = ep->head.t;
-	unsigned tries = LAST_TRIES;
+	unsigned tries = SHM_LAST_TRIES;
 	uint64_t tail;
 
 	rx_lock();
@@ -205,6 +206,9 @@ int shm_on_connect(struct shm_peer *p, const struct shm_ctl_msg *msg, const int 
 
 	if (!p->known || nfds != 1 || msg->bell >= SHM_BELLS)
 		return -EPROTO;
+	if (p == rds_shm.hearing) /* it has ended, and uses no ring any more */
+		return 0;
+	shm_cells_meet(t); /* else the connection would not begin with what has come of it */
 	id.peer = p->id;
 	id.peer_slot = p->slot;
 	/* another user's process has no address but this host's */
@@ -253,6 +257,9 @@ int shm_on_reply(struct shm_peer *p, const struct shm_ctl_msg *msg)
 	int err;
 
 	if (!ep) /* given up meanwhile: CLOSE has told the peer */
+		return 0;
+	/* it has ended, and used no ring: what came over the first endpoint is taken in the end */
+	if (p == rds_shm.hearing && !atomic_load(&ep->rx->tail))
 		return 0;
 	if (!p->known || ep->up || msg->bell >= SHM_BELLS)
 		return -EPROTO;

@@ -272,7 +272,7 @@ void shm_peer_dead(struct shm_peer *p, int why)
 {
 	bool ended, gone;
 
-	if (p->dead)
+	if (p->dead || p == rds_shm.hearing) /* later (catch_up.c) */
 		return;
 	/*
 	 * Slot and id come from HELLO or from the connect.  With neither, there are no connections; and
@@ -299,14 +299,18 @@ void shm_peer_dead(struct shm_peer *p, int why)
 		munmap(p->inbox, SHM_CTL_BYTES);
 	p->inbox = NULL;
 	rds_shm.any_dead = true;
+	rx_lock();
+	shm_settled();
+	rx_unlock();
 }
 
 static void peer_hear_last(struct shm_peer *p)
 {
-	if (p->fd < 0)
-		shm_alive_check(p);
-	else if (shm_peer_hello_fits(p))
+	if (p->fd >= 0 && shm_peer_hello_fits(p))
 		shm_peer_read_all(p);
+	/* another process may hold its end of the control socket open */
+	if (!p->dead && !registry_proc_alive(rds_node_registry, p->slot, &p->id))
+		shm_peer_dead(p, -EPIPE);
 }
 
 /* No peer is freed before this event is over. */
@@ -315,20 +319,8 @@ void shm_peers_hear_last(uint64_t word)
 	struct shm_peer *p;
 
 	for (p = rds_shm.peers; p; p = p->next)
-		if (!p->dead && registry_slab_word(&p->id) == word)
+		if (!p->dead && !p->reading && registry_slab_word(&p->id) == word)
 			peer_hear_last(p);
-}
-
-void shm_peers_make_way(void)
-{
-	struct shm_peer *p;
-
-	shm_cells_meet(&rds_shm.t);
-	rx_lock();
-	p = shm_unheard();
-	rx_unlock();
-	if (p)
-		peer_hear_last(p);
 }
 
 /* ---- those who come ---- */
@@ -398,7 +390,7 @@ static void peer_listen_event(struct rds_helper_event *ev, uint32_t events)
 
 void shm_peer_break(struct shm_peer *p)
 {
-	shm_peer_dead(p, -EPROTO);
+	shm_peer_dead(p, p->heard ? -EPIPE : -EPROTO);
 }
 
 /* ---- start ---- */
@@ -471,7 +463,7 @@ static const struct rds_transport_ops shm_ops = {
 	.stop = shm_stop,
 	.connect = shm_connect,
 	.open = shm_open_cells,
-	.meet = shm_cells_meet,
+	.meet = shm_meet,
 	.close = shm_close,
 	.send = shm_ring_send,
 	.flush = shm_flush,

@@ -207,8 +207,11 @@ static bool peer_read_one(struct shm_peer *p, bool *reset)
 		*reset = true;
 		return true;
 	}
-	if (n > 0)
+	if (n > 0) {
+		p->reading = true;
 		err = peer_on_packet(p, &msg, fds, nfds);
+		p->reading = false;
+	}
 	for (i = 0; i < nfds; i++)
 		if (fds[i] >= 0)
 			os_close(fds[i]);

@@ -132,6 +132,7 @@ static void recheck_sweep(struct rds_timer *tm)
 {
 	struct shm *s = &rds_shm;
 	struct shm_ep *ep;
+	bool unsettled;
 	uint32_t i;
 
 	(void)tm;
@@ -143,7 +144,10 @@ static void recheck_sweep(struct rds_timer *tm)
 			shm_bell_ring_own(ep);
 	}
 	shm_cells_sweep();
+	unsettled = s->unsettled;
 	rx_unlock();
+	if (unsettled)
+		shm_peers_make_way();
 }
 
 void shm_on_look(struct shm_peer *p, uint32_t bell)

@@ -261,10 +261,13 @@ static inline void rec_prefetch(const struct shm_ep *ep, uint64_t off, uint32_t 
 		__builtin_prefetch(ep->rx_data + ((off + (uint64_t)i * len) & (ep->size - 1)));
 }
 
-/* The message at ep->read stays where it is, and is offered again: now, or after a tick. */
+/*
+ * The message at ep->read stays where it is, and is offered again: now, or after a tick.  If messages wait for
+ * the helper, or for a connection, it would be in vain now, and this may be one of them.
+ */
 void shm_ring_put_off(struct shm_ep *ep, enum rds_rx_verdict v)
 {
-	ep->paused = v == RDS_RX_PAUSE;
+	ep->paused = v == RDS_RX_PAUSE || rds_shm.unsettled;
 	if (ep->paused)
 		shm_recheck_inbox();
 }

@@ -29,6 +29,16 @@
 #include "engine/transport/shm/layout.h"
 
 #define SHM_HOT 4
+/*
+ * How often a socket may have moved to another process before its messages are received: each time others are
+ * received in the middle of a message, on the same stack.
+ */
+#define SHM_CATCH_UP_DEPTH 8
+/*
+ * How often messages of processes that have ended are offered, if they wait for those of others that have: each time
+ * those of the oldest SHM_CATCH_UP_DEPTH lives come at least, and there are 1024 processes at most.
+ */
+#define SHM_LAST_TRIES (1024 / SHM_CATCH_UP_DEPTH)
 #define SHM_SPACE_LEFT (2 * RDS_MAX_MSG)
 /* Of all memory that two processes share: what is mapped can never be taken away. */
 #define SHM_SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW)
@@ -46,6 +56,8 @@ struct shm_ep {
 	uint64_t cookie; /* number of the attempt */
 	bool initiator, up, closed;
 	bool told;		 /* the peer may use the rings from now on, before or after `up` here (rx) */
+	bool peer_ended;	 /* catch_up.c (rx): the process was found to have ended, */
+	uint64_t peer_lived;	 /* or to live, after that time */
 	struct shm_rings *rings; /* the control page; NULL: no memory yet */
 	void *data;		 /* both data areas */
 	size_t mapped;		 /* bytes from `data` on */
@@ -144,6 +156,8 @@ struct shm_peer {
 	uint32_t slot; /* registry */
 	struct ucred cred; /* from the kernel; pid 0: in another pid namespace */
 	bool known;    /* HELLO has come */
+	bool reading;  /* a packet of it is just being handled */
+	bool heard;    /* it has ended, and all that it has said is read (rx) */
 	/*
 	 * Fetching (fetch.c): address of its id in its memory; the thread that is read; reading
 	 * works.
@@ -198,6 +212,7 @@ struct shm {
 	unsigned nhot;
 	bool need_bell;	      /* need_bell of all hot rings */
 	unsigned catching_up; /* depth of recursion in shm_catch_up() */
+	bool unsettled;	      /* messages wait for what shm_settled() tells */
 	bool pressed;	      /* some ring may be pressed: shm_relieve() has to check */
 	uint32_t announced;   /* the attention word that this process wrote last */
 	bool found;	      /* something has arrived since it was written */
@@ -208,6 +223,7 @@ struct shm {
 	struct shm_peer *open;	/* those with a control socket, the latest first */
 	struct shm_peer *ended; /* to be freed */
 	bool any_dead;		/* some of `peers` have ended */
+	struct shm_peer *hearing; /* catch_up.c: it has ended, and is read to the end */
 	struct shm_queue queue[SHM_QUEUES];
 	uint64_t next_cookie;
 	unsigned char *pages, *pages_end; /* memory.c: addresses for single pages */
@@ -247,6 +263,10 @@ bool shm_ring_has_room(struct shm_ep *ep, uint32_t len); /* for a fragment, at t
 bool shm_ring_fragment(struct shm_ep *ep, const struct rds_wire_hdr *hdr, const void *bytes, uint32_t len);
 /* The peer's data are invalid: breaks the connections with it, and returns false. */
 bool shm_ring_bad(struct shm_ep *ep, const char *what);
+static inline bool shm_ring_leftover(const struct shm_ep *ep)
+{
+	return atomic_load_explicit(&ep->rx->tail, memory_order_relaxed) != ep->read && !ep->broken && !ep->paused;
+}
 /* rx held; v: LATER or PAUSE */
 void shm_ring_put_off(struct shm_ep *ep, enum rds_rx_verdict v);
 bool shm_ring_drain(struct shm_ep *ep); /* rx held; true: something was received */
@@ -277,8 +297,6 @@ void shm_room_made(struct shm_ep *ep);
 void shm_attention(struct rds_transport *t, enum rds_attention who);
 bool shm_pending(struct rds_transport *t);
 bool shm_progress(struct rds_transport *t);
-bool shm_catch_up(struct rds_transport *t, bool all);
-struct shm_peer *shm_unheard(void); /* rx held; one whose last messages cannot be received yet, or NULL */
 bool shm_relieve(struct rds_transport *t, bool now);
 int shm_bell_add(struct shm_ep *ep);  /* rx held; 0 or -ENOSPC */
 void shm_bell_del(struct shm_ep *ep); /* rx held */
@@ -308,6 +326,16 @@ void shm_wake_fd_init(struct shm_wake_fd *w, int fd, int flags, bool again);
 void shm_wake_fds_close(struct shm_peer *p);
 /* helper: no deferred call, nor the program's side, names the dead p */
 bool shm_peer_idle(struct shm_peer *p);
+
+/* catch_up.c */
+bool shm_catch_up(struct rds_transport *t, uint64_t since);
+bool shm_settled(void); /* rx held: whatever messages may have waited for is there; true: something was received */
+/*
+ * What messages of processes that have ended may wait for is settled, and messages are offered again; helper, no
+ * lock held.  False: there was nothing to be done.
+ */
+bool shm_peers_make_way(void);
+void shm_meet(struct rds_transport *t, bool last);
 
 /* recheck.c */
 void shm_recheck_init(void);
@@ -373,11 +401,13 @@ void shm_cells_meet(struct rds_transport *t);
 bool shm_cells_drain(void);	/* true: something was received */
 bool shm_cells_tick_came(void); /* what could not be taken is to be offered again */
 void shm_cells_sweep(void);	/* helper: a tick has passed */
+bool shm_cells_put_off(void);	/* the engine has not taken some of them yet; rx not held */
+bool shm_cells_offer(bool tick); /* to the engine: what has come, also what it has put off */
 /*
  * As catch_up() of the transport.  again: what the engine has not taken is offered once more.  False: it is
  * not known yet whose some cells are.
  */
-bool shm_cells_catch_up(bool again, bool all);
+bool shm_cells_catch_up(bool again, uint64_t since);
 void shm_cell_recv_fork_child(void);
 /* cell_watch.c; helper */
 void shm_cells_peer_gone(const struct rds_procid *id, uint32_t slot);
@@ -396,8 +426,6 @@ void shm_peer_break(struct shm_peer *p);			       /* helper */
 void shm_peer_dead(struct shm_peer *p, int why);		       /* helper */
 /* The process whose id begins with `word` has ended: what it has said is heard, and then that it has ended; helper. */
 void shm_peers_hear_last(uint64_t word);
-/* What messages of processes that have ended may wait for; helper, no lock held. */
-void shm_peers_make_way(void);
 /* peer_list.c; helper */
 void shm_peer_list_add(struct shm_peer *p);
 void shm_open_add(struct shm_peer *p);

@@ -22,11 +22,6 @@
 
 #include "engine/transport/shm/shm.h"
 
-/*
- * How often a socket may have moved to another process before its messages are received.  Limits
- * the use of the stack.
- */
-#define CATCH_UP_DEPTH 8
 #define COLD_USES 256
 
 /* ---- sending side ---- */
@@ -252,11 +247,6 @@ void shm_attention(struct rds_transport *t, enum rds_attention cells)
 	rds_fence();
 }
 
-static bool ring_leftover(const struct shm_ep *ep)
-{
-	return atomic_load_explicit(&ep->rx->tail, memory_order_relaxed) != ep->read && !ep->broken && !ep->paused;
-}
-
 bool shm_pending(struct rds_transport *t)
 {
 	struct shm *s = (struct shm *)t;
@@ -268,7 +258,7 @@ bool shm_pending(struct rds_transport *t)
 	    shm_cells_tick_came())
 		return true;
 	for (i = 0; i < s->nhot; i++)
-		if (ring_leftover(s->hot[i]))
+		if (shm_ring_leftover(s->hot[i]))
 			return true;
 	return false;
 }
@@ -301,7 +291,7 @@ static void ring_make_hot(struct shm *s, struct shm_ep *ep)
 		rds_fence();
 		/* messages that its sender published before it saw need_bell */
 		shm_ring_drain(old);
-		if (unlikely(ring_leftover(old)))
+		if (unlikely(shm_ring_leftover(old)))
 			shm_bell_ring_own(old); /* no memory: they are offered again */
 	}
 	ep->hot = true;
@@ -350,7 +340,7 @@ static bool bell_answer(struct shm *s, uint32_t bell)
 		s->t.up->writable(ep->head.conn);
 	}
 	moved = shm_ring_drain(ep);
-	if (moved || unlikely(ring_leftover(ep)))
+	if (moved || unlikely(shm_ring_leftover(ep)))
 		ring_make_hot(s, ep);
 	return moved;
 }
@@ -405,62 +395,6 @@ bool shm_progress(struct rds_transport *t)
 	if (moved)
 		s->found = true;
 	return moved;
-}
-
-/*
- * The peer has sent messages, and ended, and the helper has yet to read its REPLY, or is just sending its
- * own one.  (One that lives is not waited for: it may have written anything there.)
- */
-static bool ring_is_unheard(const struct shm_ep *ep)
-{
-	const struct rds_conn_id *id;
-
-	if (likely(!ep || ep->up || !ep->told) || !ep->peer || atomic_load(&ep->peer->dead) ||
-	    !atomic_load(&ep->rings->ctl[ep->initiator].tail))
-		return false;
-	id = ep->head.t->up->id(ep->head.conn);
-	return !registry_proc_alive(rds_node_registry, id->peer_slot, &id->peer);
-}
-
-struct shm_peer *shm_unheard(void)
-{
-	uint32_t i;
-
-	for (i = 0; i < rds_shm.bell_top; i++)
-		if (unlikely(ring_is_unheard(shm_bells[i])))
-			return shm_bells[i]->peer;
-	return NULL;
-}
-
-/*
- * A message that is received here may cause another catch-up (CATCH_UP_DEPTH).  Messages of peers
- * that have hung up by now have been received already (shm_ep_down()).  all: or nothing is received.
- * Else the message that waits for this would come again and again, and each time cause as many others.
- */
-bool shm_catch_up(struct rds_transport *t, bool all)
-{
-	struct shm *s = (struct shm *)t;
-	bool known;
-	uint32_t i;
-
-	if (s->catching_up == CATCH_UP_DEPTH)
-		return false;
-	known = !shm_unheard();
-	if (all && !known)
-		return false;
-	s->catching_up++;
-	known &= shm_cells_catch_up(s->catching_up == 1, all);
-	for (i = 0; (known || !all) && i < s->bell_top; i++) {
-		struct shm_ep *ep = shm_bells[i];
-
-		if (!ep || !ep->up || ep->draining)
-			continue;
-		shm_ring_drain(ep);
-		if (unlikely(ring_leftover(ep)))
-			shm_bell_ring_own(ep);
-	}
-	s->catching_up--;
-	return known;
 }
 
 bool shm_relieve(struct rds_transport *t, bool now)

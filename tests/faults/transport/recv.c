@@ -45,11 +45,11 @@ static void fault_attention(struct rds_transport *t, enum rds_attention who)
 	inner->ops->attention(inner, who);
 }
 
-static bool fault_catch_up(struct rds_transport *t, bool all)
+static bool fault_catch_up(struct rds_transport *t, uint64_t since)
 {
 	struct rds_transport *inner = ((struct fault *)t)->inner;
 
-	return inner->ops->catch_up(inner, all);
+	return inner->ops->catch_up(inner, since);
 }
 
 static bool fault_relieve(struct rds_transport *t, bool now)
@@ -127,11 +127,11 @@ static void fault_up_outgrown(struct rds_conn *conn)
 	f->head.t->up->outgrown(f->head.conn);
 }
 
-static void fault_meet(struct rds_transport *t)
+static void fault_meet(struct rds_transport *t, bool last)
 {
 	struct rds_transport *inner = ((struct fault *)t)->inner;
 
-	inner->ops->meet(inner);
+	inner->ops->meet(inner, last);
 }
 
 static struct fault_ep *fault_ep_met(struct rds_conn *conn, struct rds_ep *ep)
