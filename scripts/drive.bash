@@ -24,6 +24,12 @@
 # again, it has failed.  More than LATE_MOST late tests are the machine's fault: status 75. With
 # CI=true a skip is a failure, unless it is one of may_skip.
 
+# Where python3 is the script of a version manager, each start of it is a hundred processes.
+python=$(command -v python3)
+if [ -n "$python" ] && [ "$(head -c 2 "$python")" = '#!' ]; then
+	PATH=$("$python" -c 'import os, sys; print(os.path.dirname(os.path.realpath(sys.executable)))'):$PATH
+fi
+
 # has LIST WORD
 has()
 {

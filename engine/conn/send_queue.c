@@ -359,15 +359,14 @@ static int queue_give(struct rds_conn *conn, struct rds_queue_item *q)
 	return err;
 }
 
-void rds_queue_flush(struct rds_conn *conn)
+/* True: up to one that holds those behind it until it is acknowledged. */
+static bool queue_flush_run(struct rds_conn *conn)
 {
 	const struct rds_transport_ops *ops = conn->t->ops;
+	bool sent = false, told = false, held = false;
 	struct rds_queue_item *q;
-	bool sent = false, told = false;
 	int err;
 
-	if (!conn->queue || atomic_load(&conn->state) != RDS_CONN_UP)
-		return;
 	while ((q = queue_next(conn))) {
 		if (rds_queue_unacked_room(conn))
 			break;
@@ -386,7 +385,7 @@ void rds_queue_flush(struct rds_conn *conn)
 			rds_queue_unacked_push(conn, &q->u);
 		sent = true;
 		if (unlikely(q->holds)) {
-			q->was_sent = told = true;
+			q->was_sent = told = held = true;
 			break;
 		}
 		queue_pop(conn);
@@ -395,6 +394,16 @@ void rds_queue_flush(struct rds_conn *conn)
 		ops->flush(conn->ep, true);
 	if (unlikely(told))
 		rds_queue_ask_acks(conn);
+	return held;
+}
+
+void rds_queue_flush(struct rds_conn *conn)
+{
+	if (!conn->queue || atomic_load(&conn->state) != RDS_CONN_UP)
+		return;
+	/* an acknowledgement that is there already is announced to nobody */
+	while (unlikely(queue_flush_run(conn)) && queue_first(conn))
+		;
 }
 
 struct rds_queue_item *rds_queue_item_copy(struct rds_conn *conn, struct rds_ep *ep, const struct rds_queue_unacked *u)

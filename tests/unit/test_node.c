@@ -291,6 +291,24 @@ START_TEST(test_introduction_first)
 }
 END_TEST
 
+static void acks_at_once(void)
+{
+	atomic_store(&fake.eps[0]->acked, 1);
+}
+
+/* What waits behind the probe goes, if the node has got that before anybody was told to wait. */
+START_TEST(test_introduction_acked)
+{
+	say(5, "a");
+	say(5, "b");
+	await(locked(&fake.neps) == 1);
+	atomic_store(&fake.sent_next, acks_at_once);
+	far_up(0);
+	is_message(sent_at(1), 2, 0, "a");
+	is_message(sent_at(2), 3, 0, "b");
+}
+END_TEST
+
 static unsigned char whole[RDS_CONG_MAP_BYTES];
 
 struct map {
@@ -635,6 +653,7 @@ int main(void)
 	tcase_add_test(tc, test_break);
 	tcase_add_test(tc, test_introduction);
 	tcase_add_test(tc, test_introduction_first);
+	tcase_add_test(tc, test_introduction_acked);
 	tcase_add_test(tc, test_idle_break);
 	tcase_add_test(tc, test_numbers);
 	tcase_add_test(tc, test_probe_is_answered);

@@ -31,14 +31,29 @@ uint64_t tcp_ack_bytes(struct tcp_ep *ep)
 	return written - (uint64_t)left;
 }
 
+/* Up to which byte, and so which messages. */
+static uint64_t ack_look(struct tcp_ep *ep)
+{
+	uint64_t bytes = tcp_ack_bytes(ep);
+	int state = atomic_load(&ep->state);
+
+	if (state == TCP_EP_UP || state == TCP_EP_BROKEN)
+		tcp_out_acked(&ep->out, bytes);
+	return bytes;
+}
+
+static uint64_t ack_number(const struct tcp_ep *ep)
+{
+	return atomic_load_explicit(&ep->out.acked_seq, memory_order_relaxed);
+}
+
 uint64_t tcp_acked(struct rds_ep *rep)
 {
 	struct tcp_ep *ep = (struct tcp_ep *)rep;
-	int state = atomic_load(&ep->state);
 
-	if (ep->out.first && (state == TCP_EP_UP || state == TCP_EP_BROKEN))
-		tcp_out_acked(&ep->out, tcp_ack_bytes(ep));
-	return atomic_load_explicit(&ep->out.acked_seq, memory_order_relaxed);
+	if (ep->out.first)
+		ack_look(ep);
+	return ack_number(ep);
 }
 
 /* ---- marks ---- */
@@ -88,11 +103,13 @@ void tcp_ack_event(struct tcp_ep *ep)
 bool tcp_want_room(struct rds_ep *rep, uint64_t seen_ack)
 {
 	struct tcp_ep *ep = (struct tcp_ep *)rep;
+	/* one look: what comes behind it is announced */
+	uint64_t bytes = ack_look(ep);
 
-	if (tcp_acked(rep) > seen_ack)
+	if (ack_number(ep) > seen_ack)
 		return true;
 	ep->marks = MARK_WRITES;
-	atomic_store(&ep->room_seen, tcp_ack_bytes(ep));
+	atomic_store(&ep->room_seen, bytes);
 	atomic_store(&ep->wants_room, true);
 	if (ep->out.first)
 		rds_timer_need(&ep->room, os_now_ns() + MS);
