@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-"""hostile.py victim|honest OWN PEER, attack PEER: what one host with many addresses can do.
+"""hostile.py victim|honest OWN PEER, attack PEER LOG: what one host with many addresses can do.
 
 The victim answers the honest one, which stops when its standard input ends.  The attacker has all addresses of
-10.8.0.0/16, which are smaller than the victim's and so connect, and of 10.10.0.0/16, which ask to be connected to.
+10.8.0.0/16, which are smaller than the victim's and so connect, and of 10.10.0.0/16, which ask to be connected to.  It
+goes on until the victim has had more of them at a time than it may have, and says so in its log.
 Environment: TCP_HOSTILE, for how many seconds (times RDS_PRELOAD_PATIENCE) at least.  If these are enough, who says
 nothing, or does not come to the end of a message, has to be disconnected."""
 
@@ -155,14 +156,18 @@ class Ends:
             sys.exit(f"only {self.silent} that say nothing were disconnected, {self.unended} that do not come to an end")
 
 
-def attack(peer):
+def says_refused(log):
+    with open(log) as f:
+        return "another one is refused" in f.read()
+
+
+def attack(peer, log):
     hosts, ends = {}, Ends()
     end = time.monotonic() + SECONDS
     waits = [Host(i, (peer, 16385)) for i in range(HOSTS)]
     p = select.poll()
     connects = refused = 0
-    # a slow machine needs longer until the victim has had more of them than it may have
-    while time.monotonic() < end or connects < 4 * HOSTS:
+    while time.monotonic() < end or (time.monotonic() < end + 60 * PATIENCE and not says_refused(log)):
         for host in waits[:50]:
             host.connect()
             connects += 1

@@ -14,6 +14,7 @@ import sys
 import talk
 from node import MARKED, NPATHS, Node, Wrong, check, frame, map_of
 
+ASIDE = talk.PORT + 1  # where the program is told to stop reading, and to go on
 CONGESTED = 500
 FLOOD = 1 << 20
 
@@ -91,12 +92,15 @@ def ends(node):
     link.sock.shutdown(socket.SHUT_WR)
     link.goes_down()
     link = node.link([marked(a), marked(b)])
+    # no echo is to be on its way when we reset: our TCP would have acknowledged it, and we not read it
+    link.say(node.message(b"stop", sport=ASIDE, dport=ASIDE))
+    wanted.append(b"stop")
     echoes(node, link, wanted)
     c = [node.message(b"c%d" % i) for i in range(50)]
     link.say(*c)
     link.resets()
     link = node.link([marked(f) for f in c])
-    link.say(node.message(b"d"))
+    link.say(node.message(b"d"), node.message(b"go", sport=ASIDE, dport=ASIDE))
     echoes(node, link, wanted + [b"c%d" % i for i in range(50)] + [b"d"])
     return link
 
