@@ -130,7 +130,10 @@ static pid_t receiver(void)
 	return pid;
 }
 
-/* Its buffer may be full of what is on its way: that is no congestion. */
+/*
+ * Its buffer may be full of what is on its way, if the receiver does not run for as long as that takes: that is no
+ * congestion yet.
+ */
 static bool refused(int fd)
 {
 	struct sockaddr_in to = name_of(own, PORT);

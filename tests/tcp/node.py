@@ -236,9 +236,13 @@ class Node:
     def wait_bound(self):
         """The port opens before the program is bound: what comes in between is dropped."""
         end = time.monotonic() + PATIENCE
-        while open(self.log).read().split("\n").count("bound") < self.lives:
+        while self.said_bound() < self.lives:
             check(time.monotonic() < end, "the program is never bound")
             time.sleep(0.01)
+
+    def said_bound(self):
+        with open(self.log) as f:
+            return f.read().split("\n").count("bound")
 
     def link(self, again=()):
         """A connection, on which the other side has introduced itself, and our map has gone; first what goes again."""

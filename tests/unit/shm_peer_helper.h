@@ -130,6 +130,16 @@ static inline int comes(uint64_t session, uint8_t whose)
 	return fd;
 }
 
+static inline struct shm_peer *peer_of(uint64_t session)
+{
+	struct shm_peer *p = rds_shm.peers;
+
+	while (p && (p->dead || p->session != session))
+		p = p->next;
+	ck_assert_ptr_nonnull(p);
+	return p;
+}
+
 static inline void say_op(int fd, uint32_t op)
 {
 	struct shm_ctl_msg msg = {.magic = SHM_MAGIC, .version = SHM_VERSION, .op = op};

@@ -50,16 +50,6 @@ static struct rds_transport transport = {.up = &up};
 static struct shm_ring_ctl ctl[2]; /* the other process has noticed all that is there */
 static struct shm_ep *ep;
 
-static struct shm_peer *peer_of(uint64_t session)
-{
-	struct shm_peer *p = rds_shm.peers;
-
-	while (p && (p->dead || p->session != session))
-		p = p->next;
-	ck_assert_ptr_nonnull(p);
-	return p;
-}
-
 static void connect_5(void)
 {
 	ep = calloc(1, sizeof(*ep));

@@ -105,16 +105,6 @@ static struct shm_ep theirs[NEAR];
 static uint64_t cookie[NEAR];
 static unsigned which;
 
-static struct shm_peer *peer_of(uint64_t session)
-{
-	struct shm_peer *p = rds_shm.peers;
-
-	while (p && (p->dead || p->session != session))
-		p = p->next;
-	ck_assert_ptr_nonnull(p);
-	return p;
-}
-
 /* It gets the rings of connection `which`. */
 static void connect_one(void)
 {

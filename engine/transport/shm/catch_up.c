@@ -10,7 +10,7 @@
  * tick, if the helper has to settle it: another process may hold a control socket of the dead one open, so the
  * registry is asked, and the hang-up is not waited for.
  *
- * All under rx, except shm_peers_make_way().  Must not know what a message says.
+ * All under rx, except the helper's part.  Must not know what a message says.
  */
 #include "engine/transport/shm/shm.h"
 
