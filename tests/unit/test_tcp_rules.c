@@ -54,6 +54,34 @@ START_TEST(test_refused)
 }
 END_TEST
 
+static int unseen_door;
+
+static void unseen_refusal(void)
+{
+	connect_do();
+	peer_resets(accept(unseen_door, NULL, NULL));
+}
+
+/* The helper looks when the connection has come to stand and is refused already. */
+static void refuse_unseen(const char *to)
+{
+	unseen_door = peer_listens(to);
+	connect_conn = ours;
+	connect_from = OURS;
+	connect_to = to;
+	in_helper(unseen_refusal);
+	ck_assert_int_eq(connect_err, 0);
+	close(unseen_door);
+}
+
+START_TEST(test_refused_unseen)
+{
+	refuse_unseen(LARGER);
+	test_until(atomic_load(&ours->downs) == 1);
+	ck_assert_int_eq(atomic_load(&ours->why), -ECONNREFUSED);
+}
+END_TEST
+
 START_TEST(test_nobody_listens)
 {
 	const char *to = _i ? SMALLER : LARGER;
@@ -126,6 +154,21 @@ START_TEST(test_poked_while_up)
 END_TEST
 
 /* ---- we are the larger one ---- */
+
+START_TEST(test_poke_refused_unseen)
+{
+	int fd;
+
+	refuse_unseen(SMALLER);
+	helper_catches_up();
+	fd = peer_connects(SMALLER);
+	test_until(atomic_load(&ours->ups) == 1);
+	ck_assert_uint_eq(atomic_load(&ours->downs), 0);
+	ck_assert_uint_eq(atomic_load(&nconns), 0);
+	close(fd);
+	progress_until(atomic_load(&ours->downs) == 1);
+}
+END_TEST
 
 START_TEST(test_we_poke)
 {
@@ -539,11 +582,13 @@ static Suite *suite(void)
 
 	tcase_add_test(t, test_stands_with_the_first_byte);
 	tcase_add_loop_test(t, test_refused, 0, 2);
+	tcase_add_test(t, test_refused_unseen);
 	tcase_add_loop_test(t, test_nobody_listens, 0, 2);
 	tcase_add_test(t, test_larger_pokes);
 	tcase_add_test(t, test_poked_while_up);
 	t = suite_case(s, "larger", tcp_setup, NULL);
 	tcase_add_test(t, test_we_poke);
+	tcase_add_test(t, test_poke_refused_unseen);
 	tcase_add_test(t, test_we_poke_in_vain);
 	t = suite_case(s, "another", tcp_setup, NULL);
 	tcase_add_test(t, test_second);

@@ -41,11 +41,19 @@ static void connect_wait(struct tcp_ep *ep)
 	connect_within(ep, RDS_PATIENCE_TCP_POKE);
 }
 
+/* The connection stood, and the peer has ended it already. */
+static bool connect_was_refused(int err)
+{
+	return err == -ECONNRESET || err == -EPIPE;
+}
+
+/* It may be refused already. A larger peer that does so has been asked all the same. */
 static void connect_established(struct tcp_ep *ep)
 {
 	int err = tcp_sock_error(atomic_load(&ep->fd));
+	bool stood = !err || connect_was_refused(err);
 
-	if (!err && !tcp_is_smaller(&ep->id.laddr, &ep->id.faddr)) {
+	if (stood && !tcp_is_smaller(&ep->id.laddr, &ep->id.faddr)) {
 		connect_wait(ep);
 		return;
 	}
@@ -54,7 +62,7 @@ static void connect_established(struct tcp_ep *ep)
 		err = tcp_ep_watch(ep, EPOLLIN | EPOLLRDHUP);
 	}
 	if (err)
-		tcp_ep_down(ep, err);
+		tcp_ep_down(ep, stood ? -ECONNREFUSED : err);
 }
 
 /* The peer has said something, or has refused. */
@@ -68,7 +76,7 @@ static void connect_heard(struct tcp_ep *ep)
 	if (n > 0)
 		tcp_ep_up(ep);
 	else
-		tcp_ep_down(ep, n && n != -ECONNRESET ? (int)n : -ECONNREFUSED);
+		tcp_ep_down(ep, n && !connect_was_refused((int)n) ? (int)n : -ECONNREFUSED);
 }
 
 void tcp_connect_event(struct rds_helper_event *ev, uint32_t events)
