@@ -331,6 +331,11 @@ unsigned rds_conn_unsent(void);
 /* Does each peer know what has been received?  Tells it, once after the first call of this end of the process. */
 bool rds_conn_leave(bool begin);
 int rds_conn_unsent_now(void); /* the same; -1 if a lock is held just now */
+/*
+ * Processor time of the processes of this host for which messages of ours wait, together. It stays the same only
+ * if none of them runs. 0: there are none; UINT64_MAX: a lock is held just now.
+ */
+uint64_t rds_conn_receivers_ran_ns(void);
 
 /* receive.c */
 enum rds_rx_verdict rds_conn_receive(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx);

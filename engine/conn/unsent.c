@@ -5,6 +5,8 @@
  *
  * Must not know why the process ends, nor how long it waits.
  */
+#include <time.h>
+
 #include "engine/conn/client.h"
 #include "engine/conn/relay.h"
 #include "engine/conn/conn.h"
@@ -156,4 +158,38 @@ int rds_conn_unsent_now(void)
 	}
 	rds_unlock(&rds_lock_control);
 	return n;
+}
+
+/* 0: it has ended, or its process number is of a namespace that we do not see. */
+static uint64_t processor_time_ns(pid_t pid)
+{
+	struct timespec ts;
+	clockid_t clock;
+
+	if (pid <= 0 || clock_getcpuclockid(pid, &clock) || rds_os_clock(clock, &ts))
+		return 0;
+	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
+uint64_t rds_conn_receivers_ran_ns(void)
+{
+	struct rds_conn *conn;
+	uint64_t sum = 0;
+
+	if (!rds_trylock(&rds_lock_control))
+		return UINT64_MAX;
+	for (conn = rds_conn_list; conn; conn = conn->next) {
+		if (conn->kind != RDS_CONN_PEER || conn->id.peer_slot == RDS_SLOT_REMOTE)
+			continue;
+		if (!rds_trylock(&conn->tx)) {
+			sum = UINT64_MAX;
+			break;
+		}
+		if (conn->count || unoffered(conn))
+			sum += processor_time_ns(
+				registry_proc_pid(rds_node_registry, conn->id.peer_slot, &conn->id.peer));
+		rds_unlock(&conn->tx);
+	}
+	rds_unlock(&rds_lock_control);
+	return sum;
 }

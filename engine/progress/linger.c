@@ -2,6 +2,9 @@
 /*
  * linger.c - the process ends: its messages are handed over first, within RDS_PRELOAD_LINGER_MS.
  *
+ * A receiver on this host that runs comes to our messages, even if the machine is so busy, or there are so many
+ * senders, that this takes longer.  So the limit begins anew as long as receivers have used the processor since.
+ *
  * Any thread of the program may be in here, also in a signal handler that has interrupted a thread
  * with a lock.  Must not know how messages are sent.
  */
@@ -16,11 +19,13 @@
 
 #define EXIT_NAP_NS 200000
 #define EXIT_NAP_MAX_NS 10000000
+#define EXIT_LIMITS 10 /* one after another */
 
 static _Atomic bool linger_asks;
 static _Atomic uint64_t linger_until;
 /* one limit for all waits at the end of the process; 0: it does not end yet */
 static _Atomic uint64_t exit_by_ns;
+static _Atomic unsigned exit_limits; /* that have passed */
 _Atomic bool rds_progress_exiting;
 
 unsigned rds_progress_count_unsent(void)
@@ -36,6 +41,33 @@ uint64_t rds_progress_exit_deadline(void)
 	uint64_t by = atomic_load(&exit_by_ns);
 
 	return by ? by : os_now_ns() + (uint64_t)rds_options()->linger_ms * 1000000;
+}
+
+/* A wait for receivers. */
+struct exit_limit {
+	uint64_t until;
+	uint64_t ran; /* what they had run when it began, or at its last limit */
+	bool began;
+};
+
+static bool limit_is_over(struct exit_limit *l, uint64_t now)
+{
+	uint64_t ran;
+
+	if (!l->began) {
+		l->began = true;
+		l->ran = rds_conn_receivers_ran_ns();
+	}
+	if (likely(now < l->until))
+		return false;
+	ran = rds_conn_receivers_ran_ns();
+	if (!ran || ran == l->ran || atomic_fetch_add(&exit_limits, 1) >= EXIT_LIMITS - 1)
+		return true;
+	l->ran = ran;
+	l->until = now + (uint64_t)rds_options()->linger_ms * 1000000;
+	if (atomic_load(&exit_by_ns))
+		atomic_store(&exit_by_ns, l->until);
+	return false;
 }
 
 /* The last wait, when messages are not waited for any more: the process ends then. */
@@ -55,6 +87,7 @@ static void progress_exit_wait(void)
  */
 static void progress_linger_until(uint64_t until)
 {
+	struct exit_limit l = {.until = until};
 	struct rds_wait *w = NULL;
 	struct pollfd p;
 	bool begin = true;
@@ -63,7 +96,7 @@ static void progress_linger_until(uint64_t until)
 	rds_relay_leave(until);
 	for (;;) {
 		n = rds_progress_count_unsent();
-		if ((!n && rds_conn_leave(begin)) || os_now_ns() >= until)
+		if ((!n && rds_conn_leave(begin)) || limit_is_over(&l, os_now_ns()))
 			break;
 		begin &= n > 0;
 		if (!w)
@@ -120,7 +153,8 @@ void rds_progress_linger(void)
 
 void rds_progress_exit_now(bool interrupted)
 {
-	uint64_t now, looked, nap = EXIT_NAP_NS, until = rds_progress_exit_deadline();
+	struct exit_limit l = {.until = rds_progress_exit_deadline()};
+	uint64_t now, looked, nap = EXIT_NAP_NS;
 	int n;
 
 	if (!os_process_is_started() || !atomic_load(&rds_helper_up))
@@ -130,7 +164,7 @@ void rds_progress_exit_now(bool interrupted)
 		now = os_now_ns();
 		if (n > 0)
 			looked = now;
-		if (now >= until || (interrupted && now - looked > rds_patience_ns(RDS_PATIENCE_EXIT_LOCK)))
+		if (limit_is_over(&l, now) || (interrupted && now - looked > rds_patience_ns(RDS_PATIENCE_EXIT_LOCK)))
 			/* no look for so long: the interrupted call itself has the lock */
 			break;
 		atomic_store(&linger_asks, true); /* asking takes locks, too, so the helper asks */
@@ -165,6 +199,7 @@ void rds_progress_linger_forget(void)
 {
 	atomic_store(&rds_progress_exiting, false);
 	atomic_store(&exit_by_ns, 0);
+	atomic_store(&exit_limits, 0);
 	atomic_store(&linger_until, 0);
 	atomic_store(&linger_asks, false);
 }
