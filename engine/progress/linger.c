@@ -52,6 +52,7 @@ struct exit_limit {
 
 static bool limit_is_over(struct exit_limit *l, uint64_t now)
 {
+	const uint64_t limit = (uint64_t)rds_options()->linger_ms * 1000000;
 	uint64_t ran;
 
 	if (!l->began) {
@@ -61,10 +62,10 @@ static bool limit_is_over(struct exit_limit *l, uint64_t now)
 	if (likely(now < l->until))
 		return false;
 	ran = rds_conn_receivers_ran_ns();
-	if (!ran || ran == l->ran || atomic_fetch_add(&exit_limits, 1) >= EXIT_LIMITS - 1)
+	if (!limit || !ran || ran == l->ran || atomic_fetch_add(&exit_limits, 1) >= EXIT_LIMITS - 1)
 		return true;
 	l->ran = ran;
-	l->until = now + (uint64_t)rds_options()->linger_ms * 1000000;
+	l->until = now + limit;
 	if (atomic_load(&exit_by_ns))
 		atomic_store(&exit_by_ns, l->until);
 	return false;
