@@ -7,6 +7,9 @@
  * installed. Entries that LD_PRELOAD has already are kept, behind the library: the library must be
  * the first to see a socket call. RDS_PRELOAD_DLSYM adds the second object of the library's
  * directory (preload/dlsym/dlsym.c).
+ *
+ * With --hold and --check-peer the program that is run is rdsrun itself, which is an RDS program then
+ * (hold.h, peer.h).
  */
 #include <errno.h>
 #include <getopt.h>
@@ -19,21 +22,30 @@
 
 #include "engine/sys/options.h"
 #include "rdsrun/check.h"
+#include "rdsrun/hold.h"
+#include "rdsrun/peer.h"
 
 #define LIBRARY "librdspreload.so"
 #define DLSYM_LIBRARY "librdsdlsym.so"
+#define TRANSPORT "RDS_PRELOAD_TRANSPORT"
 
 enum { GO_ON = -1, EXIT_USAGE = 2, EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127 };
 
 static void usage(FILE *out)
 {
 	fputs("Usage: rdsrun [OPTION]... PROGRAM [ARGUMENT]...\n"
+	      "  or:  rdsrun [OPTION]... --hold ADDRESS...\n"
+	      "  or:  rdsrun [OPTION]... --check-peer [--from ADDRESS] ADDRESS\n"
 	      "Run PROGRAM with RDS sockets (PF_RDS) provided by " LIBRARY ".\n"
 	      "\n"
 	      "  -l, --log LEVEL         error, warn, info or debug\n"
 	      "  -r, --registry-dir DIR  where the processes of this node meet\n"
 	      "  -s, --spin US           longest spin before sleeping, in microseconds; 0 = never\n"
 	      "      --check PROGRAM     say whether PROGRAM's calls can be intercepted; runs nothing\n"
+	      "      --hold              keep the RDS connections over TCP of these addresses of this host,\n"
+	      "                          so that programs can come and go\n"
+	      "      --check-peer        say whether RDS answers at the address of another host, or why not\n"
+	      "      --from ADDRESS      from this address of this host\n"
 	      "      --library           print the file that would be preloaded\n"
 	      "      --options           print all RDS_PRELOAD_* variables, their values and where they come from\n"
 	      "  -h, --help              this text\n"
@@ -243,7 +255,8 @@ static int report(const char *program)
 	return v == CHECK_OK || v == CHECK_PARTLY ? EXIT_SUCCESS : v == CHECK_NO ? EXIT_FAILURE : EXIT_USAGE;
 }
 
-static int run(char **argv)
+/* file: what is executed; NULL: argv[0] */
+static int run(const char *file, char **argv)
 {
 	char library[PATH_MAX], path[PATH_MAX], why[2 * PATH_MAX + 256];
 
@@ -253,7 +266,8 @@ static int run(char **argv)
 	 * Tells why sockets will be missing, but runs the program: it may start programs that can
 	 * use them.
 	 */
-	if (check_find(argv[0], path, sizeof(path)) == 0) {
+	file = file ?: argv[0];
+	if (check_find(file, path, sizeof(path)) == 0) {
 		enum check_verdict v = check_program(path, library, why, sizeof(why));
 
 		if (v == CHECK_NO || v == CHECK_PARTLY)
@@ -261,26 +275,69 @@ static int run(char **argv)
 	}
 	if (set_preload(library) < 0)
 		return EXIT_CANNOT_RUN;
-	execvp(argv[0], argv);
-	fprintf(stderr, "rdsrun: %s: %s\n", argv[0], strerror(errno));
+	execvp(file, argv);
+	fprintf(stderr, "rdsrun: %s: %s\n", file, strerror(errno));
 	return errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN;
 }
 
 struct wanted {
 	const char *check; /* the program to look at; NULL: run one */
 	bool options;	   /* print them */
+	bool hold, peer;
+	const char *from; /* with peer */
 };
+
+/* rdsrun itself is to have RDS over TCP: runs it again, unless that is so.  GO_ON: it is. */
+static int run_self(char **argv)
+{
+	const char *transport = getenv(TRANSPORT);
+	char library[PATH_MAX], self[PATH_MAX];
+	bool chosen = transport && *transport;
+	ssize_t n;
+
+	if (find_library(library, sizeof(library)) < 0)
+		return EXIT_CANNOT_RUN;
+	if (chosen && listed(getenv("LD_PRELOAD"), library))
+		return GO_ON;
+	if (!chosen && set_env(TRANSPORT, "tcp") < 0)
+		return EXIT_CANNOT_RUN;
+	n = readlink("/proc/self/exe", self, sizeof(self) - 1); /* ps shows that name */
+	if (n < 0) {
+		fprintf(stderr, "rdsrun: /proc/self/exe: %s\n", strerror(errno));
+		return EXIT_CANNOT_RUN;
+	}
+	self[n] = '\0';
+	return run(self, argv);
+}
+
+/* --hold and --check-peer; argv from the first operand on */
+static int over_tcp(char **all, char **argv, const struct wanted *want)
+{
+	int status;
+
+	if (!argv[0] || (want->peer && (argv[1] || want->hold))) {
+		fprintf(stderr, "rdsrun: %s\n",
+			want->hold ? "--hold needs addresses of this host"
+				   : "--check-peer needs the address of one other host");
+		return EXIT_USAGE;
+	}
+	status = run_self(all);
+	if (status != GO_ON)
+		return status;
+	return want->hold ? hold_addresses(argv) : peer_check(argv[0], want->from);
+}
 
 /* GO_ON, or the status with which to end. */
 static int parse(int argc, char **argv, struct wanted *want)
 {
-	enum { OPT_CHECK = 256, OPT_OPTIONS, OPT_LIBRARY };
+	enum { OPT_CHECK = 256, OPT_OPTIONS, OPT_LIBRARY, OPT_HOLD, OPT_PEER, OPT_FROM };
 	static const struct option longs[] = {
-		{"log", required_argument, NULL, 'l'},	   {"registry-dir", required_argument, NULL, 'r'},
-		{"spin", required_argument, NULL, 's'},	   {"check", required_argument, NULL, OPT_CHECK},
+		{"log", required_argument, NULL, 'l'},	     {"registry-dir", required_argument, NULL, 'r'},
+		{"spin", required_argument, NULL, 's'},	     {"check", required_argument, NULL, OPT_CHECK},
 		{"options", no_argument, NULL, OPT_OPTIONS}, {"library", no_argument, NULL, OPT_LIBRARY},
-		{"help", no_argument, NULL, 'h'},	   {"version", no_argument, NULL, 'V'},
-		{NULL, 0, NULL, 0},
+		{"hold", no_argument, NULL, OPT_HOLD},	     {"check-peer", no_argument, NULL, OPT_PEER},
+		{"from", required_argument, NULL, OPT_FROM}, {"help", no_argument, NULL, 'h'},
+		{"version", no_argument, NULL, 'V'},	     {NULL, 0, NULL, 0},
 	};
 	char library[PATH_MAX];
 	int opt, rc = 0;
@@ -301,6 +358,15 @@ static int parse(int argc, char **argv, struct wanted *want)
 			break;
 		case OPT_OPTIONS:
 			want->options = true;
+			break;
+		case OPT_HOLD:
+			want->hold = true;
+			break;
+		case OPT_PEER:
+			want->peer = true;
+			break;
+		case OPT_FROM:
+			want->from = optarg;
 			break;
 		case OPT_LIBRARY:
 			if (find_library(library, sizeof(library)) < 0)
@@ -336,13 +402,19 @@ int main(int argc, char **argv)
 	}
 	if (want.check)
 		return report(want.check);
+	if (want.from && !want.peer) {
+		fputs("rdsrun: --from is for --check-peer\n", stderr);
+		return EXIT_USAGE;
+	}
 	if (want.options) {
 		rds_options_print(stdout);
 		return fflush(stdout) ? EXIT_CANNOT_RUN : EXIT_SUCCESS;
 	}
+	if (want.hold || want.peer)
+		return over_tcp(argv, argv + optind, &want);
 	if (optind == argc) {
 		usage(stderr);
 		return EXIT_USAGE;
 	}
-	return run(argv + optind);
+	return run(NULL, argv + optind);
 }

@@ -99,6 +99,23 @@ for alone in "--options" "--check cat"; do
 	expect "$alone with a program" "rdsrun: nothing is run with ${alone%% *}*" "$out"
 done
 
+# --hold, --check-peer: what they say when there is nothing to do; tests/tcp/run has the rest
+# refuses STATUS PATTERN ARGUMENTS...
+refuses()
+{
+	status=$1 pattern=$2
+	shift 2
+	out=$(RDS_PRELOAD_TRANSPORT='' "$RDSRUN" "$@" 2>&1)
+	expect "$*: status" "$status" $?
+	expect "$*: text" "$pattern" "$out"
+}
+refuses 2 "rdsrun: --hold needs addresses*" --hold
+refuses 2 "rdsrun: --check-peer needs the address of one other host" --check-peer
+refuses 2 "rdsrun: --check-peer needs the address of one other host" --check-peer 10.0.0.1 10.0.0.2
+refuses 2 "rdsrun: --from is for --check-peer" --from 10.0.0.1 true
+refuses 1 "rdsrun: --hold: 127.0.0.1 is a loopback address*" --hold 127.0.0.1
+refuses 1 "no answer: 127.0.0.1 is this host itself*" --check-peer 127.0.0.1
+
 # --check
 cat=$(command -v cat)
 check "dynamic program" 0 "yes: *dynamically linked*" cat
