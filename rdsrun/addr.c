@@ -27,9 +27,9 @@ void addr_name(struct addr *a)
 		snprintf(a->text, sizeof(a->text), "?");
 }
 
-const char *addr_resolve(const char *name, struct addr *a)
+const char *addr_resolve(const char *name, int family, struct addr *a)
 {
-	struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found;
+	struct addrinfo hints = {.ai_family = family, .ai_socktype = SOCK_STREAM}, *found;
 	int err = getaddrinfo(name, NULL, &hints, &found);
 
 	if (err)

@@ -22,8 +22,8 @@ struct addr {
 	char text[INET6_ADDRSTRLEN + IF_NAMESIZE + 1];
 };
 
-/* The first address of that name, without a port.  NULL, or why not. */
-const char *addr_resolve(const char *name, struct addr *a);
+/* The first address of that name in the family (AF_UNSPEC: any), without a port.  NULL, or why not. */
+const char *addr_resolve(const char *name, int family, struct addr *a);
 /* Fills `text`; ::ffff:10.0.0.1 becomes 10.0.0.1. */
 void addr_name(struct addr *a);
 void addr_set_port(struct addr *a, uint16_t port);

@@ -189,7 +189,7 @@ static void signals_block(sigset_t *set)
 /* The socket stays open.  False: said why not. */
 static bool hold_one(const char *name, struct addr *at, enum hold_role *role)
 {
-	const char *why = addr_resolve(name, at);
+	const char *why = addr_resolve(name, AF_UNSPEC, at);
 	int fd;
 
 	if (why) {

@@ -254,8 +254,8 @@ static int check_ping(int fd, const struct addr *local, const struct addr *peer)
 	return EXIT_FAILURE;
 }
 
-/* The local address that routing takes for the peer. 0 or an errno. */
-static int route_from(const struct addr *peer, struct addr *local)
+/* The local address that routing takes for the peer.  0 or an errno. */
+static int check_route(const struct addr *peer, struct addr *local)
 {
 	struct addr to = *peer;
 	int fd = socket(peer->u.sa.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0), err = 0;
@@ -273,46 +273,46 @@ static int route_from(const struct addr *peer, struct addr *local)
 	return err;
 }
 
-/* GO_ON, or the status with which to end. */
-static int check_local(const struct addr *peer, const char *from, struct addr *local)
+/* Both addresses; `from` may be NULL.  GO_ON, or the status with which to end. */
+static int check_addresses(const char *name, const char *from, struct addr *peer, struct addr *local)
 {
-	int err = route_from(peer, local);
-	const char *why;
+	const char *why = from ? addr_resolve(from, AF_UNSPEC, local) : NULL;
+	struct addr routed;
+	int err;
 
-	if (err && !from) {
-		printf(NO_ANSWER "no way to %s: %s\n", peer->text, strerror(err));
+	if (why) {
+		fprintf(stderr, "rdsrun: --from: %s: %s\n", from, why);
+		return EXIT_USAGE;
+	}
+	why = addr_resolve(name, from ? local->u.sa.sa_family : AF_UNSPEC, peer);
+	if (why) {
+		printf(NO_ANSWER "%s: %s\n", name, why);
 		return EXIT_FAILURE;
 	}
-	if (!err && addr_compare(local, peer) == 0) {
+	if (strcmp(name, peer->text) != 0)
+		printf("%s is %s\n", name, peer->text);
+	err = check_route(peer, &routed);
+	if (!err && addr_compare(&routed, peer) == 0) {
 		printf(NO_ANSWER "%s is this host itself: its programs reach each other without TCP\n", peer->text);
 		return EXIT_FAILURE;
 	}
-	if (!from)
+	if (from)
 		return GO_ON;
-	why = addr_resolve(from, local);
-	if (!why && local->u.sa.sa_family != peer->u.sa.sa_family)
-		why = "of another family than the other host's address";
-	if (!why)
+	*local = routed;
+	if (!err)
 		return GO_ON;
-	fprintf(stderr, "rdsrun: --from: %s: %s\n", from, why);
-	return EXIT_USAGE;
+	printf(NO_ANSWER "no way to %s: %s\n", peer->text, strerror(err));
+	return EXIT_FAILURE;
 }
 
 int peer_check(const char *name, const char *from)
 {
 	struct addr peer, local;
-	const char *why = addr_resolve(name, &peer);
 	enum hold_role role;
 	int fd, status;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	if (why) {
-		printf(NO_ANSWER "%s: %s\n", name, why);
-		return EXIT_FAILURE;
-	}
-	if (strcmp(name, peer.text) != 0)
-		printf("%s is %s\n", name, peer.text);
-	status = check_local(&peer, from, &local);
+	status = check_addresses(name, from, &peer, &local);
 	if (status != GO_ON)
 		return status;
 	fd = hold_bind(stdout, NO_ANSWER, &local);
