@@ -170,6 +170,7 @@ __attribute__((constructor)) void rds_engine_join(void)
 	rds_export_takers[RDS_EXPORT_LEASE] = rds_lease_exported;
 	rds_export_takers[RDS_EXPORT_PEER] = rds_shm_wake_fds_import;
 	rds_export_takers[RDS_EXPORT_HANG_UP] = rds_lease_hangup_exported;
+	rds_export_takers[RDS_EXPORT_TCP] = rds_tcp_fd_exported;
 }
 
 /* ---- forked child ---- */

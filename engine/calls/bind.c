@@ -220,6 +220,7 @@ int rds_call_bind_once(struct rds_sock *sk, const struct sockaddr *sa, int addrl
 		RDS_SOCK_SET(sk, transport, RDS_TRANS_NONE);
 out:
 	rds_unlock(&rds_lock_control);
+	rds_transports_await_roles(); /* so that other hosts find the port open from now on */
 	if (unlikely(atomic_load_explicit(&rds_conn_work_pending, memory_order_relaxed)))
 		rds_conn_work_run();
 	return ret;

@@ -186,6 +186,8 @@ static unsigned export_take(const struct packet *pk, int fds[OS_PASS_MAX], unsig
 		atomic_store(&rds_helper_leader.post.n[os_fd_table], fds[0]);
 	else if (pk->kind == RDS_EXPORT_REGISTRY)
 		atomic_store(&registry_fds(rds_node_registry)->n[os_fd_table], fds[0]);
+	else if (pk->kind == RDS_EXPORT_RELAY)
+		rds_helper_relay_exported(fds[0]);
 	else if (pk->kind == RDS_EXPORT_ASIDE)
 		rds_aside_exported(fds[0]);
 	else

@@ -32,6 +32,7 @@ enum rds_export_kind {
 	RDS_EXPORT_SOCK,  /* the engine's end of a stand-in's pair */
 	RDS_EXPORT_WAIT,  /* wakes one sleeping thread */
 	RDS_EXPORT_LEASE, /* of a socket (share/lease.h) */
+	RDS_EXPORT_RELAY, /* the eventfd that wakes the leader */
 	/* no descriptor: everything has been exported that the helper starts with */
 	RDS_EXPORT_START,
 	/* the socket that keeps the helper's descriptors while there is no helper */
@@ -39,6 +40,7 @@ enum rds_export_kind {
 	/* to the program */
 	RDS_EXPORT_PEER,    /* wake a peer's leader and helper */
 	RDS_EXPORT_HANG_UP, /* the owner's hang-up pipe, for which borrowers wait (share/lease.h) */
+	RDS_EXPORT_TCP,	    /* a socket of the TCP transport, or a set of them (transport/tcp/fds.c) */
 	RDS_EXPORT_KINDS
 };
 

@@ -5,7 +5,7 @@
 #include "engine/helper/leader.h"
 #include "engine/sys/os.h"
 
-struct rds_helper_leader rds_helper_leader = {.fd = -1, .post = OS_FD_NONE, .relay_fd = -1};
+struct rds_helper_leader rds_helper_leader = {.fd = -1, .post = OS_FD_NONE, .relay = OS_FD_NONE};
 
 int rds_helper_leader_fd(void)
 {
@@ -14,7 +14,7 @@ int rds_helper_leader_fd(void)
 
 int rds_helper_relay_fd(void)
 {
-	return atomic_load_explicit(&rds_helper_leader.relay_fd, memory_order_relaxed);
+	return os_fd(&rds_helper_leader.relay);
 }
 
 /*
@@ -41,11 +41,37 @@ int rds_helper_leader_open(void)
 	return err;
 }
 
+bool rds_helper_relay_open(void)
+{
+	const struct os_fd *relay = &rds_helper_leader.relay;
+	int fd;
+
+	if (os_fd(relay) >= 0)
+		return true;
+	fd = os_eventfd(0, 0);
+	if (fd < 0 || os_dup_high_slot(fd, &rds_helper_leader.relay.n[0]) < 0)
+		return false;
+	if (!rds_export_to_helper(RDS_EXPORT_RELAY, NULL, &relay, 1))
+		return true;
+	os_close_slot(&rds_helper_leader.relay.n[0]);
+	return false;
+}
+
+/* A leader may have had to be woken there before. */
+void rds_helper_relay_exported(int fd)
+{
+	static const uint64_t one = 1;
+
+	atomic_store(&rds_helper_leader.relay.n[os_fd_table], fd);
+	if (os_fd_table)
+		os_write(fd, &one, sizeof(one));
+}
+
 void rds_helper_leader_forget(void)
 {
 	atomic_store(&rds_helper_leader.fd, -1);
 	os_fd_init(&rds_helper_leader.post);
-	atomic_store(&rds_helper_leader.relay_fd, -1);
+	os_fd_init(&rds_helper_leader.relay);
 	atomic_store(&rds_helper_leader.named_fd, NULL);
 	rds_helper_leader.by_name = false;
 }

@@ -22,9 +22,9 @@ struct rds_helper_leader {
 	struct os_fd post; /* the writing end */
 	/*
 	 * The leader may also sleep on an eventfd, to which the kernel adds when a message arrives
-	 * on the remote transport (sys/poll_eventfd.h).  -1: none
+	 * on a far transport (sys/poll_eventfd.h), or the helper.  -1: none
 	 */
-	_Atomic int relay_fd;
+	struct os_fd relay;
 	/*
 	 * Or on a datagram socket of a transport, which peers find by its name: they have no descriptor of
 	 * this process.  named_fd: where the program's table has it; NULL: there is none.  post_named wakes
@@ -42,12 +42,16 @@ extern struct rds_helper_leader rds_helper_leader;
  */
 int rds_helper_leader_fd(void);
 /*
- * For remote transports: the eventfd on which the leader sleeps after the transports have been told
- * LEADER.  The transport has the eventfd added to at each arrival, if possible without the helper.
+ * For far transports: the eventfd on which the leader sleeps after the transports have been told
+ * LEADER, in this thread's table.  The transport has the eventfd added to at each arrival, if possible
+ * without the helper.
  */
 int rds_helper_relay_fd(void);
 
 int rds_helper_leader_open(void);	   /* control held: 0 or -errno */
+/* A thread of the program, no lock held; again: nothing.  False: there is none, the helper wakes the leader. */
+bool rds_helper_relay_open(void);
+void rds_helper_relay_exported(int fd); /* helper */
 void rds_helper_leader_forget(void); /* forked child */
 
 #endif

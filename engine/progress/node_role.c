@@ -16,12 +16,14 @@
  */
 #include "engine/conn/relay.h"
 #include "engine/progress/transports.h"
+#include "engine/sys/patience.h"
 
 #include <stdlib.h>
 
 #define AGAIN_NS (10 * 1000000ull)
 #define TRIES 20u
 #define SELDOM_NS (1000 * 1000000ull)
+#define LOOK_NS 1000000
 
 /* An address that other hosts could be reached from. */
 struct node_role {
@@ -32,9 +34,11 @@ struct node_role {
 	struct rds_helper_event ended;
 	struct rds_timer again;
 	unsigned tries;
+	bool asked; /* the helper has yet to look for the first time */
 };
 
 static struct node_role *roles;
+static _Atomic unsigned roles_asked;
 
 static struct node_role *role_get(const struct in6_addr *addr, uint32_t scope)
 {
@@ -135,8 +139,13 @@ static bool role_try(struct node_role *r)
 /* Helper, no lock held. */
 static void role_timer(struct rds_timer *tm)
 {
+	struct node_role *r = container_of(tm, struct node_role, again);
+
 	rds_lock(&rds_lock_control);
-	role_try(container_of(tm, struct node_role, again));
+	role_try(r);
+	if (r->asked)
+		atomic_fetch_sub(&roles_asked, 1);
+	r->asked = false;
 	rds_unlock(&rds_lock_control);
 }
 
@@ -151,6 +160,20 @@ static void role_ended(struct rds_helper_event *ev, uint32_t events)
 	rds_lock(&rds_lock_control);
 	role_try(r);
 	rds_unlock(&rds_lock_control);
+}
+
+/* What listens is in the helper's table, and what watches the owner. */
+static bool role_is_for_helper(void)
+{
+	return rds_helper_has_own_table() && !os_fd_table;
+}
+
+static void role_ask_helper(struct node_role *r)
+{
+	if (!r->asked)
+		atomic_fetch_add(&roles_asked, 1);
+	r->asked = true;
+	role_again(r, 0);
 }
 
 bool rds_transports_claim_node(const struct in6_addr *addr, uint32_t scope)
@@ -169,12 +192,26 @@ bool rds_transports_claim_node(const struct in6_addr *addr, uint32_t scope)
 	/* the port is taken: it is not asked for by each message */
 	if (r->tries >= TRIES)
 		role_again(r, SELDOM_NS);
+	else if (role_is_for_helper())
+		role_ask_helper(r);
 	else if (role_try(r))
 		return true;
 	return false;
 }
 
+void rds_transports_await_roles(void)
+{
+	uint64_t until;
+
+	if (likely(!atomic_load_explicit(&roles_asked, memory_order_relaxed)) || rds_helper_is_self)
+		return;
+	until = os_now_ns() + rds_patience_ns(RDS_PATIENCE_TCP_PORT);
+	while (atomic_load(&roles_asked) && os_now_ns() < until)
+		rds_helper_await_turn(LOOK_NS);
+}
+
 void rds_transports_roles_forget(void)
 {
 	roles = NULL;
+	atomic_store(&roles_asked, 0);
 }

@@ -434,7 +434,7 @@ void rds_progress_helper_round(void)
 
 void rds_progress_fork_child(void)
 {
-	rds_transports_roles_forget();
+	rds_transports_forget();
 	rds_wait_forget();
 	rds_progress_linger_forget();
 	lazy_timer.queued = false;

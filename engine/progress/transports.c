@@ -8,8 +8,7 @@
  * decided once, when the helper starts: does the machine have a device then?  A device that comes
  * later is not used by this process.  The same holds for a node of several users, where each bound
  * socket has a listener that the helper empties (calls/port_hold.c), and that every thread of the
- * program makes and closes at once; and with RDS_PRELOAD_TRANSPORT=tcp, whose sockets every thread
- * reads and writes.  Must not know how a transport works.
+ * program makes and closes at once.  Must not know how a transport works.
  */
 #include "engine/progress/transports.h"
 #include "engine/conn/conn.h"
@@ -93,7 +92,7 @@ bool rds_transports_have_device(void)
 
 bool rds_transports_share_table(void)
 {
-	return rds_transports_have_device() || registry_has_others() || rds_transport_set.node;
+	return rds_transports_have_device() || registry_has_others();
 }
 
 int rds_transports_start(void)
@@ -134,16 +133,32 @@ static bool transports_too_late(void)
 }
 
 /* The leader's own descriptor for the far transports.  Without it the helper wakes the leader. */
+static void relay_open(struct rds_deferred_call *c)
+{
+	bool is_there = rds_helper_relay_open();
+
+	(void)c;
+	rx_lock();
+	progress_state.remote_leads = is_there;
+	rx_unlock();
+}
+
+static struct rds_deferred_call relay_open_call = {.fn = relay_open};
+
+void rds_transports_forget(void)
+{
+	atomic_store(&relay_open_call.queued, false);
+	rds_transports_roles_forget();
+}
+
 static void transports_relay_open(void)
 {
-	int fd;
-
 	if (rds_transport_set.nfar)
 		return;
-	fd = os_eventfd(0, 0);
-	if (fd >= 0)
-		os_dup_high_slot(fd, &rds_helper_leader.relay_fd);
-	progress_state.remote_leads = atomic_load(&rds_helper_leader.relay_fd) >= 0;
+	if (os_fd_table)
+		rds_helper_defer_to_program(&relay_open_call);
+	else
+		relay_open(&relay_open_call);
 }
 
 /* From now on it takes part. */

@@ -47,10 +47,13 @@ bool rds_transports_have_device(void);
 int rds_transports_claim(const struct in6_addr *addr, uint32_t scope);
 /*
  * The same for the transport to whole nodes.  True: this process has the connections of the address to
- * other hosts.  False: another process of this host has them, or the port is taken, which is logged.
+ * other hosts.  False: another process of this host has them, or the port is taken, which is logged, or
+ * the helper has yet to open it.
  */
 bool rds_transports_claim_node(const struct in6_addr *addr, uint32_t scope); /* node_role.c */
+void rds_transports_await_roles(void); /* no lock held: until the helper has looked at what was claimed */
 void rds_transports_roles_forget(void);
+void rds_transports_forget(void);			/* forked child */
 void rds_transports_take_part(struct rds_transport *t); /* from now on it does; control held */
 
 /* ---- rx held ---- */

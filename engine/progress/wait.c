@@ -339,7 +339,7 @@ bool rds_wait_arm(struct rds_wait *w)
 	follow = follow && wait_efd_export(w) >= 0;
 	rx_lock();
 	if (!progress_state.leader && atomic_load(&rds_helper_leader.fd) >= 0) {
-		w->relayed = progress_state.remote_leads && atomic_load(&rds_helper_leader.relay_fd) >= 0;
+		w->relayed = progress_state.remote_leads && os_fd(&rds_helper_leader.relay) >= 0;
 		w->named = !w->relayed && rds_helper_leader.by_name && named_fd() >= 0;
 		progress_state.leader = w;
 		w->leader = true;
@@ -351,7 +351,7 @@ bool rds_wait_arm(struct rds_wait *w)
 		return !wait_nap(w); /* go on looking */
 	}
 	atomic_store(&w->sleep_slot, !w->leader	  ? &w->efd.n[0]
-				     : w->relayed ? &rds_helper_leader.relay_fd
+				     : w->relayed ? &rds_helper_leader.relay.n[0]
 				     : w->named	  ? atomic_load(&rds_helper_leader.named_fd)
 						  : &rds_helper_leader.fd);
 	atomic_store(&w->armed, true);
@@ -445,6 +445,11 @@ int rds_wait_sleep(struct rds_wait *w, uint64_t deadline)
 	return got < 0 ? -EINTR : 0;
 }
 
+static int wait_wake_fd(const struct rds_wait *w)
+{
+	return os_fd(!w->leader ? &w->efd : w->relayed ? &rds_helper_leader.relay : &rds_helper_leader.post);
+}
+
 void rds_wait_wake(struct rds_wait *w)
 {
 	static const uint64_t one = 1;
@@ -456,13 +461,11 @@ void rds_wait_wake(struct rds_wait *w)
 		rds_helper_leader.post_named();
 		return;
 	}
-	fd = !w->leader	  ? os_fd(&w->efd)
-	     : w->relayed ? atomic_load(&rds_helper_leader.relay_fd)
-			  : os_fd(&rds_helper_leader.post);
+	fd = wait_wake_fd(w);
 	if (unlikely(fd < 0) && os_fd_table) { /* exported, but not received yet */
 		rds_fd_exchange_drain();
-		fd = os_fd(&w->efd);
-		w->owed = fd < 0;
+		fd = wait_wake_fd(w);
+		w->owed = fd < 0 && !w->leader;
 	}
 	os_write(fd, &one, sizeof(one));
 }

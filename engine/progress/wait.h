@@ -28,7 +28,7 @@ struct rds_wait {
 	/* generation of the awaited event (RDS_WAIT_CONG, RDS_WAIT_ROOM) before the last look */
 	uint64_t gen;
 	_Atomic bool leader, follower; /* written under rx, before armed */
-	/* the leader, on rds_helper_leader.relay_fd (guarded like leader) */
+	/* the leader, on rds_helper_leader.relay (guarded like leader) */
 	bool relayed;
 	bool named; /* the leader, on rds_helper_leader.named_fd (guarded like leader) */
 	bool linked, polling, spinning, yielding, spun, slept;

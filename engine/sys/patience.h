@@ -56,6 +56,7 @@
 	X(BORROWER_IDLE, 1000, "the next call of a borrower, if descriptors run short", "its channel is closed") \
 	X(MEMORY_GRANT, 5000, "the owner to take our memory for RDMA", "EAGAIN") \
 	/* TCP */ \
+	X(TCP_PORT, 100, "the helper to open the port of an address, in bind()", "bind() returns") \
 	X(TCP_EXIT, 500, "at exit: a host that refuses connections, or to which there is no way", "messages are lost") \
 	X(TCP_CONNECT, 5000, "a host to take or refuse a TCP connection", "the attempt is given up") \
 	X(TCP_POKE, 1000, "a host that was asked to connect", "it is asked again") \

@@ -187,6 +187,9 @@ static inline void all_freed_look(void)
 
 static inline void ck_all_freed(void)
 {
+	/* closes this thread's numbers, if it has any of its own, and the helper frees what had them */
+	rds_helper_deferred_check();
+	helper_catches_up();
 	in_helper(all_freed_look);
 	ck_assert(all_freed);
 }
@@ -200,20 +203,33 @@ static inline struct in6_addr ip(const char *text)
 	return a;
 }
 
-static inline void claim(const char *at)
-{
-	struct in6_addr a = ip(at);
+static struct in6_addr claim_at;
+static int claim_result;
 
-	ck_assert_int_eq(tcp_listen_claims(&rds_tcp, &a, 0), 1);
+static inline void claim_do(void)
+{
+	claim_result = tcp_listen_claims(&rds_tcp, &claim_at, 0);
 }
 
-static inline void tcp_setup(void)
+static inline int claims(const char *at)
+{
+	claim_at = ip(at);
+	in_helper(claim_do);
+	return claim_result;
+}
+
+static inline void claim(const char *at)
+{
+	ck_assert_int_eq(claims(at), 1);
+}
+
+/* fds: the helper has a table of its own, or the program's */
+static inline void tcp_setup_with(const char *fds)
 {
 	struct sockaddr_in sin = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	struct rds_sock *sk;
 
-	/* both tables are one, as with every transport whose sockets all threads use */
-	setenv("RDS_PRELOAD_HELPER_FDS", "shared", 1);
+	setenv("RDS_PRELOAD_HELPER_FDS", fds, 1);
 	rds_options_reset();
 	ck_assert_int_eq(rds_call_start_engine(), 0);
 	ck_assert_int_ge(rds_call_socket(SOCK_SEQPACKET, 0, &sk), 0);
@@ -225,6 +241,26 @@ static inline void tcp_setup(void)
 	rx_lock();
 	rds_tcp.ops->attention(&rds_tcp, RDS_ATT_POLLING);
 	rx_unlock();
+}
+
+static inline void tcp_setup(void)
+{
+	tcp_setup_with("shared");
+}
+
+static inline void tcp_setup_own(void)
+{
+	tcp_setup_with("own");
+	ck_assert(rds_helper_has_own_table());
+}
+
+/* The number of the endpoint's socket in this thread's table, since now at the latest. */
+static inline int sock_of(const struct rds_conn *conn)
+{
+	struct tcp_ep *ep = (struct tcp_ep *)conn->ep;
+
+	test_until(tcp_fd_here(&ep->sock) >= 0);
+	return tcp_fd_here(&ep->sock);
 }
 
 /* ---- what the engine does ---- */

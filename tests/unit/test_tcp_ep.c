@@ -45,7 +45,7 @@ static void pair_is_up(struct rds_conn *near)
 	/* the connection stands with the first byte */
 	ck_assert_uint_eq(atomic_load(&near->ups), 0);
 	engine_sends(conn, 1, 0);
-	test_until(atomic_load(&near->ups) == 1);
+	progress_until(atomic_load(&near->ups) == 1);
 	progress_until(atomic_load(&near->nseen) == 1);
 }
 
@@ -498,32 +498,40 @@ START_TEST(test_refused_messages)
 }
 END_TEST
 
-static Suite *suite(void)
+/* setup: with either kind of table */
+static void add_cases(Suite *s, void (*setup)(void))
 {
-	Suite *s = suite_create("tcp_ep");
-	TCase *t = suite_case(s, "traffic", tcp_setup, NULL);
+	TCase *t = suite_case(s, "traffic", setup, NULL);
 
 	tcase_add_test(t, test_both_ways);
 	tcase_add_test(t, test_pair);
 	tcase_add_test(t, test_one_write);
 	tcase_add_test(t, test_describe);
 	tcase_add_loop_test(t, test_sizes, 0, sizeof(sizes) / sizeof(sizes[0]));
-	t = suite_case(s, "acked", tcp_setup, NULL);
+	t = suite_case(s, "acked", setup, NULL);
 	tcase_add_test(t, test_acked_unread);
 	tcase_add_loop_test(t, test_full, 0, 3);
 	tcase_add_test(t, test_told_of_ack);
 	tcase_add_test(t, test_told_by_kernel);
 	tcase_add_test(t, test_retained);
-	t = suite_case(s, "breaks", tcp_setup, NULL);
+	t = suite_case(s, "breaks", setup, NULL);
 	tcase_add_loop_test(t, test_break, 0, 8);
 	tcase_add_loop_test(t, test_break_refused, 0, 2);
 	tcase_add_test(t, test_hang_up);
 	tcase_add_test(t, test_break_while_sending);
-	t = suite_case(s, "peers", tcp_setup, NULL);
+	t = suite_case(s, "peers", setup, NULL);
 	tcase_add_test(t, test_byte_by_byte);
 	tcase_add_loop_test(t, test_nonsense, 0, 4);
 	tcase_add_loop_test(t, test_silence, 0, 2);
 	tcase_add_test(t, test_refused_messages);
+}
+
+static Suite *suite(void)
+{
+	Suite *s = suite_create("tcp_ep");
+
+	add_cases(s, tcp_setup);
+	add_cases(s, tcp_setup_own);
 	return s;
 }
 

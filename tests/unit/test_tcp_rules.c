@@ -12,11 +12,6 @@
 
 static struct rds_conn *const ours = &conns[0], *const theirs = &conns[2];
 
-static int fd_of(const struct rds_conn *conn)
-{
-	return atomic_load(&((struct tcp_ep *)conn->ep)->fd);
-}
-
 /* ---- we are the smaller one ---- */
 
 /* Until the peer has said something it may still refuse. */
@@ -555,8 +550,8 @@ START_TEST(test_options)
 {
 	int small = peer_is_up(), large = larger_is_up();
 
-	ck_options(fd_of(theirs));
-	ck_options(fd_of(ours));
+	ck_options(sock_of(theirs));
+	ck_options(sock_of(ours));
 	close(small);
 	close(large);
 }
@@ -567,18 +562,18 @@ START_TEST(test_port_is_taken)
 	struct in6_addr a = ip(SMALLER);
 	int door = peer_listens(SMALLER);
 
-	ck_assert_int_eq(tcp_listen_claims(&rds_tcp, &a, 0), -EADDRINUSE);
+	ck_assert_int_eq(claims(SMALLER), -EADDRINUSE);
 	close(door);
-	ck_assert_int_eq(tcp_listen_claims(&rds_tcp, &a, 0), 1);
-	ck_assert_int_eq(tcp_listen_claims(&rds_tcp, &a, 0), 1);
+	claim(SMALLER);
+	claim(SMALLER);
 	ck_assert_int_eq(rds_tcp.ops->claims(&rds_tcp, &a, 0), 0); /* a loopback address */
 }
 END_TEST
 
-static Suite *suite(void)
+/* setup: with either kind of table */
+static void add_cases(Suite *s, void (*setup)(void))
 {
-	Suite *s = suite_create("tcp_rules");
-	TCase *t = suite_case(s, "smaller", tcp_setup, NULL);
+	TCase *t = suite_case(s, "smaller", setup, NULL);
 
 	tcase_add_test(t, test_stands_with_the_first_byte);
 	tcase_add_loop_test(t, test_refused, 0, 2);
@@ -586,17 +581,17 @@ static Suite *suite(void)
 	tcase_add_loop_test(t, test_nobody_listens, 0, 2);
 	tcase_add_test(t, test_larger_pokes);
 	tcase_add_test(t, test_poked_while_up);
-	t = suite_case(s, "larger", tcp_setup, NULL);
+	t = suite_case(s, "larger", setup, NULL);
 	tcase_add_test(t, test_we_poke);
 	tcase_add_test(t, test_poke_refused_unseen);
 	tcase_add_test(t, test_we_poke_in_vain);
-	t = suite_case(s, "another", tcp_setup, NULL);
+	t = suite_case(s, "another", setup, NULL);
 	tcase_add_test(t, test_second);
 	tcase_add_loop_test(t, test_second_after_the_end, 0, 2);
 	tcase_add_test(t, test_engine_refuses);
 	tcase_add_test(t, test_own_address);
 	tcase_add_test(t, test_many);
-	t = suite_case(s, "sockets", tcp_setup, NULL);
+	t = suite_case(s, "sockets", setup, NULL);
 	tcase_add_loop_test(t, test_says_nothing, 0, 2);
 	tcase_add_test(t, test_says_something);
 	tcase_add_test(t, test_memory);
@@ -605,6 +600,14 @@ static Suite *suite(void)
 	tcase_add_test(t, test_place_unread);
 	tcase_add_test(t, test_options);
 	tcase_add_test(t, test_port_is_taken);
+}
+
+static Suite *suite(void)
+{
+	Suite *s = suite_create("tcp_rules");
+
+	add_cases(s, tcp_setup);
+	add_cases(s, tcp_setup_own);
 	return s;
 }
 

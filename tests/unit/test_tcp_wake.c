@@ -4,6 +4,7 @@
  * the numbers of our descriptors.
  */
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 
 #include "engine/helper/leader.h"
 #include "tests/unit/tcp_helper.h"
@@ -82,7 +83,7 @@ static int relay_open(void)
 	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 
 	ck_assert_int_ge(fd, 0);
-	atomic_store(&rds_helper_leader.relay_fd, fd);
+	atomic_store(&rds_helper_leader.relay.n[0], fd);
 	return fd;
 }
 
@@ -169,16 +170,17 @@ START_TEST(test_numbers)
 {
 	int fd = peer_is_up(), old, efd = relay_open();
 
-	old = atomic_load(&((struct tcp_ep *)conn->ep)->fd);
+	old = sock_of(conn);
 	ck_assert_int_ge(os_fd_move_internal(old), 0);
-	ck_assert_int_ne(atomic_load(&((struct tcp_ep *)conn->ep)->fd), old);
+	ck_assert_int_ne(sock_of(conn), old);
 	peer_sends(fd, 1, 100, 0);
 	progress_until(seen() == 2);
 	engine_sends(conn, 1, 10);
 	peer_reads(fd, &(char[RDS_WIRE_HDR + 10]){0}, RDS_WIRE_HDR + 10);
-	os_fd_move_internal(atomic_load(&rds_tcp_state.set));
-	os_fd_move_internal(atomic_load(&rds_tcp_state.out_set));
-	os_fd_move_internal(atomic_load(&rds_tcp_state.listeners->fd));
+	os_fd_move_internal(tcp_fd_here(&rds_tcp_state.set));
+	os_fd_move_internal(tcp_fd_here(&rds_tcp_state.out_set));
+	if (!rds_helper_has_own_table())
+		os_fd_move_internal(atomic_load(&rds_tcp_state.listeners->fd));
 	attention(RDS_ATT_LEADER);
 	peer_sends(fd, 2, 100, 0);
 	test_until(woken(efd));
@@ -193,10 +195,98 @@ START_TEST(test_numbers)
 }
 END_TEST
 
-static Suite *suite(void)
+static void push_all(void)
 {
-	Suite *s = suite_create("tcp_wake");
-	TCase *t = suite_case(s, "wake", tcp_setup, NULL);
+	unsigned i;
+
+	pthread_mutex_lock(&tx);
+	for (i = 0; i < 4; i++)
+		if (conns[i].ep)
+			rds_tcp.ops->push(conns[i].ep);
+	pthread_mutex_unlock(&tx);
+}
+
+/* What the helper does in its round. */
+static void helper_serves(void)
+{
+	rx_lock();
+	rds_tcp.ops->progress(&rds_tcp);
+	rx_unlock();
+	push_all();
+}
+
+static unsigned fill_table(int *fds, unsigned most)
+{
+	unsigned n = 0;
+
+	while (n < most && (fds[n] = dup(0)) >= 0)
+		n++;
+	ck_assert_uint_lt(n, most);
+	return n;
+}
+
+static bool has_number(void)
+{
+	return os_fd(&((struct tcp_ep *)conn->ep)->sock.fd) >= 0;
+}
+
+/* The program has no number left: the helper sends and receives, until there is one. */
+START_TEST(test_full_table)
+{
+	struct rlimit few = {.rlim_cur = 256, .rlim_max = 256};
+	char bytes[RDS_WIRE_HDR + 10];
+	int fd = peer_connects(SMALLER), fds[256];
+	unsigned n, i;
+
+	test_until(atomic_load(&conn->ups) == 1);
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
+	n = fill_table(fds, 256);
+	for (i = 1; i <= 20; i++) {
+		peer_sends(fd, i, 100, 0);
+		progress();
+		in_helper(helper_serves);
+		test_until((in_helper(helper_serves), seen() == i));
+		engine_sends(conn, i, 10);
+		in_helper(helper_serves);
+		ck_assert_int_eq(recv(fd, bytes, sizeof(bytes), MSG_WAITALL), sizeof(bytes));
+		ck_assert(!has_number());
+	}
+	test_until((in_helper(helper_serves), rds_tcp.ops->acked(conn->ep) == 20));
+	while (n)
+		close(fds[--n]);
+	for (i = 21; !has_number(); i++) {
+		peer_sends(fd, i, 100, 0);
+		test_until((progress(), in_helper(helper_serves), seen() == i));
+	}
+	peer_sends(fd, i, 100, 0);
+	progress_until(seen() == i);
+	close(fd);
+	progress_until(atomic_load(&conn->downs) == 1);
+	ck_all_freed();
+}
+END_TEST
+
+/* A connection that the program never uses has no number of its. */
+START_TEST(test_unused)
+{
+	int fd = peer_connects(SMALLER);
+
+	helper_receives();
+	attention(RDS_ATT_HELPER);
+	test_until(atomic_load(&conn->ups) == 1);
+	peer_sends_map(fd);
+	test_until(seen() == 1);
+	ck_assert(!has_number());
+	close(fd);
+	test_until(atomic_load(&conn->downs) == 1);
+	ck_all_freed();
+}
+END_TEST
+
+/* setup: with either kind of table */
+static void add_cases(Suite *s, void (*setup)(void))
+{
+	TCase *t = suite_case(s, "wake", setup, NULL);
 
 	tcase_add_test(t, test_helper);
 	tcase_add_loop_test(t, test_polling, 0, 2);
@@ -204,6 +294,18 @@ static Suite *suite(void)
 	tcase_add_test(t, test_leader_pushes);
 	tcase_add_test(t, test_before);
 	tcase_add_test(t, test_numbers);
+}
+
+static Suite *suite(void)
+{
+	Suite *s = suite_create("tcp_wake");
+	TCase *t;
+
+	add_cases(s, tcp_setup);
+	add_cases(s, tcp_setup_own);
+	t = suite_case(s, "numbers", tcp_setup_own, NULL);
+	tcase_add_test(t, test_full_table);
+	tcase_add_test(t, test_unused);
 	return s;
 }
 

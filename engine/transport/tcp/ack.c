@@ -25,7 +25,7 @@ uint64_t tcp_ack_bytes(struct tcp_ep *ep)
 	uint64_t before = atomic_load(&ep->acked_before_end);
 	int left = 0;
 
-	if (os_syscall(SYS_ioctl, atomic_load(&ep->fd), SIOCOUTQ, (long)&left, 0, 0, 0) || left < 0 ||
+	if (os_syscall(SYS_ioctl, tcp_fd_here(&ep->sock), SIOCOUTQ, (long)&left, 0, 0, 0) || left < 0 ||
 	    (uint64_t)left > written || written - (uint64_t)left < before)
 		return before;
 	return written - (uint64_t)left;
@@ -94,7 +94,7 @@ void tcp_ack_event(struct tcp_ep *ep)
 	do {
 		msg.msg_control = none;
 		msg.msg_controllen = sizeof(none);
-	} while (most-- && os_recvmsg(atomic_load(&ep->fd), &msg, MSG_ERRQUEUE | MSG_DONTWAIT) >= 0);
+	} while (most-- && os_recvmsg(tcp_fd_here(&ep->sock), &msg, MSG_ERRQUEUE | MSG_DONTWAIT) >= 0);
 	tcp_room_look(ep);
 }
 

@@ -50,7 +50,7 @@ static bool connect_was_refused(int err)
 /* It may be refused already. A larger peer that does so has been asked all the same. */
 static void connect_established(struct tcp_ep *ep)
 {
-	int err = tcp_sock_error(atomic_load(&ep->fd));
+	int err = tcp_sock_error(tcp_ep_fd(ep));
 	bool stood = !err || connect_was_refused(err);
 
 	if (stood && !tcp_is_smaller(&ep->id.laddr, &ep->id.faddr)) {
@@ -69,7 +69,7 @@ static void connect_established(struct tcp_ep *ep)
 static void connect_heard(struct tcp_ep *ep)
 {
 	char byte;
-	ssize_t n = os_recv(atomic_load(&ep->fd), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+	ssize_t n = os_recv(tcp_ep_fd(ep), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
 
 	if (n == -EAGAIN || n == -EINTR)
 		return;

@@ -19,6 +19,26 @@ static void ep_broken_timer(struct rds_timer *tm)
 	tcp_ep_down(ep, atomic_load(&ep->why));
 }
 
+/*
+ * A thread of the program has no number of the socket, or has closed it: what it wanted to do is done
+ * here and in the round that follows.
+ */
+static void ep_serve(struct tcp_fd *f)
+{
+	struct tcp_ep *ep = container_of(f, struct tcp_ep, sock);
+
+	if (atomic_load(&ep->state) == TCP_EP_CLOSED) {
+		rds_timer_set(&ep->broken, os_now_ns());
+		return;
+	}
+	rx_lock();
+	if (atomic_load(&ep->state) == TCP_EP_UP) {
+		tcp_ack_event(ep);
+		ep->head.t->up->push_later(ep->head.conn);
+	}
+	rx_unlock();
+}
+
 struct tcp_ep *tcp_ep_new(const struct rds_conn_id *id, struct rds_conn *conn)
 {
 	struct tcp_ep *ep = calloc(1, sizeof(*ep));
@@ -29,7 +49,7 @@ struct tcp_ep *tcp_ep_new(const struct rds_conn_id *id, struct rds_conn *conn)
 	ep->head.conn = conn;
 	ep->in.budget = &rds_tcp_state.strangers;
 	ep->id = *id;
-	atomic_store(&ep->fd, -1);
+	tcp_fd_init(&ep->sock, ep_serve);
 	ep->event.fn = tcp_connect_event;
 	ep->deadline.fn = tcp_connect_deadline;
 	ep->broken.fn = ep_broken_timer;
@@ -60,25 +80,27 @@ void tcp_ep_discard(struct tcp_ep *ep)
 
 /* ---- its descriptor ---- */
 
+/* Only where the helper has the program's table: a number of its own stays. */
 static void ep_fd_moved(void *arg, int oldfd, int newfd)
 {
 	struct tcp_ep *ep = arg;
 
 	if (oldfd < 0)
 		return;
-	atomic_store(&ep->fd, newfd);
+	atomic_store(&ep->sock.fd.n[0], newfd);
 	tcp_wake_moved(ep, oldfd, newfd);
 }
 
 int tcp_ep_set_fd(struct tcp_ep *ep, int fd)
 {
+	_Atomic int *slot = &ep->sock.fd.n[os_fd_table];
 	int err;
 
 	fd = os_dup_high(fd);
 	if (fd < 0)
 		return fd;
-	atomic_store(&ep->fd, fd);
-	err = os_fd_register_hook(&ep->fd, ep_fd_moved, ep);
+	atomic_store(slot, fd);
+	err = os_fd_table ? 0 : os_fd_register_hook(slot, ep_fd_moved, ep);
 	if (err)
 		tcp_ep_close_fd(ep);
 	return err;
@@ -86,14 +108,14 @@ int tcp_ep_set_fd(struct tcp_ep *ep, int fd)
 
 void tcp_ep_close_fd(struct tcp_ep *ep)
 {
-	int fd = atomic_load(&ep->fd);
+	int fd = tcp_ep_fd(ep);
 
 	if (fd < 0)
 		return;
 	tcp_ep_unwatch(ep);
-	/* a forked child may have a copy for a while: it must not keep the connection open */
+	/* the program, or a forked child, may have a copy for a while: it must not keep the connection open */
 	os_shutdown(fd, SHUT_RDWR);
-	os_close_slot(&ep->fd);
+	tcp_fd_close(&ep->sock);
 }
 
 int tcp_ep_watch(struct tcp_ep *ep, uint32_t events)
@@ -101,7 +123,7 @@ int tcp_ep_watch(struct tcp_ep *ep, uint32_t events)
 	int err;
 
 	tcp_ep_unwatch(ep);
-	err = rds_helper_event_add(&ep->event, &ep->fd, events);
+	err = rds_helper_event_add(&ep->event, os_fd_slot(&ep->sock.fd), events);
 	ep->watched = !err;
 	return err;
 }
@@ -109,11 +131,21 @@ int tcp_ep_watch(struct tcp_ep *ep, uint32_t events)
 void tcp_ep_unwatch(struct tcp_ep *ep)
 {
 	if (ep->watched)
-		rds_helper_event_del(atomic_load(&ep->fd));
+		rds_helper_event_del(tcp_ep_fd(ep));
 	ep->watched = false;
 }
 
 /* ---- up ---- */
+
+static void ep_note_ports(struct tcp_ep *ep)
+{
+	struct rds_addr addr;
+
+	if (!tcp_sock_addr(tcp_ep_fd(ep), false, &addr))
+		ep->lport = addr.port;
+	if (!tcp_sock_addr(tcp_ep_fd(ep), true, &addr))
+		ep->fport = addr.port;
+}
 
 void tcp_ep_up(struct tcp_ep *ep)
 {
@@ -121,6 +153,7 @@ void tcp_ep_up(struct tcp_ep *ep)
 
 	rds_timer_cancel(&ep->deadline);
 	tcp_ep_unwatch(ep);
+	ep_note_ports(ep);
 	rx_lock();
 	atomic_store(&ep->state, TCP_EP_UP);
 	rx_unlock();
@@ -158,7 +191,7 @@ static bool ep_received_all(struct tcp_ep *ep)
 	bool all;
 
 	atomic_store(&ep->acked_before_end, tcp_ack_bytes(ep));
-	os_shutdown(atomic_load(&ep->fd), SHUT_RDWR);
+	os_shutdown(tcp_ep_fd(ep), SHUT_RDWR);
 	rx_lock();
 	all = tcp_recv_last(ep);
 	rx_unlock();
@@ -201,8 +234,9 @@ static void ep_free_timer(struct rds_timer *tm)
 {
 	struct tcp_ep *ep = container_of(tm, struct tcp_ep, broken);
 
-	if (ep->kept)
-		return; /* tcp_ep_keep() sets it again */
+	/* tcp_ep_keep() sets it again, and ep_serve() does */
+	if (ep->kept || !tcp_fd_is_free(&ep->sock))
+		return;
 	ep_unlink(ep);
 	tcp_out_free(&ep->out);
 	free(ep);

@@ -64,13 +64,16 @@ void tcp_recv_ready(struct tcp_ep *ep, bool at_end)
 	recv_enlist(ep);
 }
 
-/* Those that are paused are looked at in each round, but nobody stays awake for them. */
+/*
+ * Those that are paused are looked at in each round, but nobody stays awake for them; nor does who has no
+ * number, since the helper has been asked to look.
+ */
 bool tcp_recv_awaits(void)
 {
 	const struct tcp_ep *ep;
 
 	for (ep = rds_tcp_state.ready; ep; ep = ep->ready_next)
-		if (!ep->paused)
+		if (!ep->paused && os_fd(&ep->sock.fd) >= 0)
 			return true;
 	return false;
 }
@@ -201,7 +204,7 @@ static ssize_t recv_read(struct tcp_ep *ep, size_t *room, size_t *asked)
 	if (more)
 		iov[msg.msg_iovlen++] = (struct iovec){.iov_base = rds_tcp_state.buf, .iov_len = more};
 	*asked = *room + more;
-	n = os_recvmsg(atomic_load(&ep->fd), &msg, MSG_DONTWAIT);
+	n = os_recvmsg(tcp_ep_fd(ep), &msg, MSG_DONTWAIT);
 	if (n > 0 && (size_t)n < *room)
 		*room = (size_t)n;
 	return n;
@@ -247,6 +250,10 @@ static bool recv_some(struct tcp_ep *ep, unsigned reads)
 
 	if (state != TCP_EP_UP && (state != TCP_EP_BROKEN || atomic_load(&ep->why) == -EPROTO))
 		return false;
+	if (unlikely(tcp_fd_here(&ep->sock) < 0)) {
+		recv_enlist(ep); /* for the helper's round */
+		return false;
+	}
 	if (atomic_load_explicit(&ep->wanted, memory_order_relaxed))
 		ep->in.budget = NULL;
 	if (!recv_left(ep))
@@ -271,7 +278,7 @@ static bool recv_look(void)
 {
 	struct tcp_ep *ep = rds_tcp_state.only;
 
-	if (!ep || ep->backlog || ep->wants_room || ++rds_tcp_state.passes >= PASSES) {
+	if (!ep || os_fd(&ep->sock.fd) < 0 || ep->backlog || ep->wants_room || ++rds_tcp_state.passes >= PASSES) {
 		rds_tcp_state.passes = 0;
 		return tcp_wake_look();
 	}

@@ -24,11 +24,16 @@ static bool send_write_once(struct tcp_ep *ep)
 	struct iovec iov[PIECES];
 	struct msghdr msg = {.msg_iov = iov};
 	struct tcp_ack_mark mark;
+	int fd = tcp_fd_here(&ep->sock);
 	ssize_t n;
 
+	if (unlikely(fd < 0)) { /* the helper pushes */
+		atomic_store(&ep->backlog, true);
+		return false;
+	}
 	msg.msg_iovlen = tcp_out_next(&ep->out, iov, PIECES);
 	tcp_ack_mark(ep, &msg, &mark);
-	n = os_sendmsg(atomic_load(&ep->fd), &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+	n = os_sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
 	if (n >= 0) {
 		tcp_out_written(&ep->out, (size_t)n);
 		return true;
@@ -101,9 +106,14 @@ void tcp_flush(struct rds_ep *rep, bool service)
 	send_write_some((struct tcp_ep *)rep);
 }
 
+/* There may be room.  Who has no number does not learn what has been acknowledged, and the helper looks for him. */
 void tcp_push(struct rds_ep *rep)
 {
-	send_write_some((struct tcp_ep *)rep);
+	struct tcp_ep *ep = (struct tcp_ep *)rep;
+
+	atomic_store(&ep->backlog, false);
+	send_write_some(ep);
+	tcp_acked(rep);
 }
 
 const void *tcp_retained(struct rds_ep *ep, uint64_t pos)
@@ -115,13 +125,10 @@ const void *tcp_retained(struct rds_ep *ep, uint64_t pos)
 void tcp_describe(struct rds_ep *rep, struct rds_ep_tcp *out)
 {
 	struct tcp_ep *ep = (struct tcp_ep *)rep;
-	struct rds_addr addr;
 
 	memset(out, 0, sizeof(*out));
-	if (!tcp_sock_addr(atomic_load(&ep->fd), false, &addr))
-		out->lport = addr.port;
-	if (!tcp_sock_addr(atomic_load(&ep->fd), true, &addr))
-		out->fport = addr.port;
+	out->lport = ep->lport;
+	out->fport = ep->fport;
 	out->last_sent_nxt = (uint32_t)atomic_load(&ep->out.written);
 	out->last_expected_una = (uint32_t)ep->out.queued;
 	out->last_seen_una = (uint32_t)tcp_ack_bytes(ep);

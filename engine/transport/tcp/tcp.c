@@ -11,7 +11,7 @@
 #define STRANGERS_MEMORY ((size_t)64 << 20)
 #define TCP_STATE_INIT                                                                                                 \
 	{                                                                                                              \
-		.port = PORT, .set = -1, .out_set = -1, .strangers.most = STRANGERS_MEMORY                             \
+		.port = PORT, .set.fd = OS_FD_NONE, .out_set.fd = OS_FD_NONE, .strangers.most = STRANGERS_MEMORY       \
 	}
 
 struct tcp_state rds_tcp_state = TCP_STATE_INIT;

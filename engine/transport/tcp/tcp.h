@@ -101,6 +101,35 @@ void tcp_out_acked(struct tcp_out *out, uint64_t bytes);
 void tcp_out_rest(struct tcp_out *out); /* frees what is kept for later */
 void tcp_out_free(struct tcp_out *out);
 
+/* ---- fds.c: our descriptors in both tables ---- */
+
+struct tcp_fd {
+	struct os_fd fd;
+	struct rds_deferred_call ask;	/* a thread of the program had no number */
+	struct rds_deferred_call close; /* of the program's number, and back */
+	/* helper: what that thread wanted to do; or all has been closed that can be.  NULL: nothing */
+	void (*serve)(struct tcp_fd *f);
+	_Atomic bool wanted, exporting;
+	_Atomic unsigned nmissed;
+	bool exported; /* helper: the program has a number, or may get one */
+};
+
+void tcp_fd_init(struct tcp_fd *f, void (*serve)(struct tcp_fd *f));
+int tcp_fd_missing(struct tcp_fd *f);
+/*
+ * The number in this thread's table.  -1: there is none, and the helper has been asked to serve.  Any
+ * thread that keeps it from being closed, and does not hold the list of internal descriptors.
+ */
+static inline int tcp_fd_here(struct tcp_fd *f)
+{
+	int fd = os_fd(&f->fd);
+
+	return likely(fd >= 0) ? fd : tcp_fd_missing(f);
+}
+/* Helper.  No thread of the program uses it any more. */
+void tcp_fd_close(struct tcp_fd *f);
+bool tcp_fd_is_free(const struct tcp_fd *f); /* helper; else `serve` comes, or has yet to be called */
+
 /* ---- endpoints ---- */
 
 enum tcp_ep_state {
@@ -116,7 +145,8 @@ struct tcp_ep {
 	struct rds_ep_head head;
 	struct rds_conn_id id;
 	struct tcp_ep *next; /* of all; helper */
-	_Atomic int fd;
+	struct tcp_fd sock;
+	uint16_t lport, fport; /* since it is up */
 	_Atomic int state; /* enum tcp_ep_state; to UP and CLOSED under rx */
 	_Atomic int why;   /* of BROKEN: the first reason, but nonsense counts more */
 	bool over;	   /* helper: up->down was called, or close() */
@@ -173,8 +203,11 @@ struct tcp_state {
 	struct tcp_listener *_Atomic listeners;
 	struct tcp_ep *all; /* helper */
 	/* wake.c: sockets that may have input, and behind an event of `out_set` room for output */
-	_Atomic int set, out_set;
-	bool helper_hears; /* rx: the helper watches `set` */
+	_Atomic bool has_sets;
+	struct tcp_fd set, out_set;
+	/* rx: the helper is to watch `set`, and does; the leader sleeps where the kernel wakes it */
+	bool helper_hears, helper_watches, relayed;
+	struct rds_deferred_call hear;
 	/* rx: endpoints in the sets, and the one if there is no other */
 	unsigned nup;
 	struct tcp_ep *only;
@@ -205,6 +238,10 @@ int tcp_sock_error(int fd);
 struct tcp_ep *tcp_ep_new(const struct rds_conn_id *id, struct rds_conn *conn);
 void tcp_ep_discard(struct tcp_ep *ep);	      /* the engine does not know it */
 int tcp_ep_set_fd(struct tcp_ep *ep, int fd); /* takes it, also if it fails */
+static inline int tcp_ep_fd(const struct tcp_ep *ep) /* the helper has the number */
+{
+	return os_fd(&ep->sock.fd);
+}
 void tcp_ep_close_fd(struct tcp_ep *ep);
 int tcp_ep_watch(struct tcp_ep *ep, uint32_t events); /* by tcp_connect_event() */
 void tcp_ep_unwatch(struct tcp_ep *ep);
@@ -221,8 +258,8 @@ int tcp_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rd
 void tcp_connect_event(struct rds_helper_event *ev, uint32_t events);
 void tcp_connect_deadline(struct rds_timer *tm);
 
-/* listen.c */
-int tcp_listen_claims(struct rds_transport *t, const struct in6_addr *laddr, uint32_t scope); /* control */
+/* listen.c.  control; a thread with the helper's table */
+int tcp_listen_claims(struct rds_transport *t, const struct in6_addr *laddr, uint32_t scope);
 
 /* rules.c; helper.  Takes the descriptor of a connection that a peer has made. */
 void tcp_rules_accepted(int fd, const struct tcp_listener *l);
@@ -270,9 +307,9 @@ void tcp_pressure_memory(void); /* rx: strangers need memory */
 void tcp_pressure_place(void);	/* a stranger has no place */
 
 /* wake.c */
-int tcp_wake_open(void);	      /* control */
-int tcp_wake_add(struct tcp_ep *ep);  /* rx */
-void tcp_wake_del(struct tcp_ep *ep); /* rx */
+int tcp_wake_open(void);	      /* control; a thread with the helper's table */
+int tcp_wake_add(struct tcp_ep *ep);  /* rx; helper */
+void tcp_wake_del(struct tcp_ep *ep); /* rx; helper */
 void tcp_wake_moved(struct tcp_ep *ep, int oldfd, int newfd);
 bool tcp_wake_look(void); /* rx: events become ready endpoints.  True: any */
 void tcp_wake_attention(struct rds_transport *t, enum rds_attention who);

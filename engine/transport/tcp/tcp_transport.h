@@ -9,6 +9,7 @@
 struct rds_transport;
 
 extern struct rds_transport rds_tcp;
-void rds_tcp_fork_child(void); /* forked child */
+unsigned rds_tcp_fd_exported(void *what, int *fds, unsigned nfds); /* takes RDS_EXPORT_TCP */
+void rds_tcp_fork_child(void);					   /* forked child */
 
 #endif

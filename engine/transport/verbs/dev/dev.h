@@ -228,7 +228,7 @@ struct verbs_dev {
 	 * the helper does not hear of completions: the sleeping thread is woken through the relay
 	 */
 	bool helper_deaf;
-	struct os_poll_eventfd relay; /* from the channel to the engine's relay_fd */
+	struct os_poll_eventfd relay; /* from the channel to the engine's relay */
 	unsigned unacked_events;
 	struct ibv_wc stash[16]; /* polled by verbs_dev_pending(), not yet handled */
 	unsigned nstash, stash_at;
