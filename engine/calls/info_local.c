@@ -119,7 +119,7 @@ static void collect_stream(struct rds_conn *conn, struct collect *c)
 /* Messages have waited there for somebody to own the local address (conn/relay.c).  tx held. */
 static bool is_left_over(const struct rds_conn *conn)
 {
-	return rds_transport_set.node && conn->kind == RDS_CONN_UNROUTED && !conn->queue;
+	return rds_transport_node_serves(&conn->id.laddr) && conn->kind == RDS_CONN_UNROUTED && !conn->queue;
 }
 
 static void collect_conn(struct rds_conn *conn, void *arg)

@@ -144,6 +144,7 @@ static void conn_drop_dead_beside(const struct rds_conn_id *id)
 void rds_route_retry(struct rds_conn *conn)
 {
 	bool local = rds_node_addr_is_local(&conn->id.faddr, conn->id.scope) == 0;
+	bool node = rds_transport_node_serves(&conn->id.laddr);
 	uint16_t ports[ASK_AT_ONCE];
 	unsigned n = 0;
 
@@ -154,7 +155,7 @@ void rds_route_retry(struct rds_conn *conn)
 	 */
 	if (local)
 		atomic_fetch_add(&rds_route_gen, 1);
-	if (local || conn->far || rds_transport_set.node)
+	if (local || conn->far || node)
 		rds_route_hand_over(conn, local);
 	if (conn->far && !local)
 		n = ports_to_ask(conn, ports);
@@ -162,7 +163,7 @@ void rds_route_retry(struct rds_conn *conn)
 	if (conn->queue) {
 		if (local)
 			conn->backoff_ms = conn->backoff_ms < HANDOVER_MS ? conn->backoff_ms : HANDOVER_MS;
-		else if (!conn->far && !rds_transport_set.node)
+		else if (!conn->far && !node)
 			conn->backoff_ms = (uint32_t)rds_options()->reconnect_max_ms;
 		rds_conn_backoff(conn);
 	} else {

@@ -102,6 +102,16 @@ bool rds_relay_is_passed_on(void)
 	return owner_seen_ns && os_now_ns() - owner_seen_ns < PASSED_ON_NS;
 }
 
+void rds_relay_warn_taken(const struct in6_addr *laddr)
+{
+	char at[RDS_ADDR_STRLEN];
+
+	rds_warn_once("TCP port 16385 of %s is taken, by the kernel's rds_tcp (rmmod rds_tcp) or by a process with "
+		      "another registry or of another user: no other host is reached from there, and messages to "
+		      "one wait",
+		      rds_ip_str(laddr, at));
+}
+
 int rds_relay_take(const struct in6_addr *laddr, uint32_t scope, uint32_t *role)
 {
 	uint16_t port;
@@ -158,7 +168,7 @@ enum rds_conn_relay rds_relay_of(enum rds_conn_kind kind, const struct rds_conn_
 {
 	struct rds_conn_id owner = {0};
 
-	if (kind != RDS_CONN_PEER || !rds_transport_set.node)
+	if (kind != RDS_CONN_PEER || !rds_transport_node_serves(&id->laddr) || rds_ip_is_loopback(&id->faddr))
 		return RDS_RELAY_NONE;
 	if (rds_conn_id_is_node(id))
 		return RDS_RELAY_NODE;

@@ -43,7 +43,7 @@ static void conn_id_clear_peer(struct rds_conn_id *id)
  */
 static bool route_to_node(struct rds_conn_id *id, bool far)
 {
-	if (far || !rds_transport_set.node)
+	if (far || !rds_transport_node_serves(&id->laddr))
 		return false;
 	id->tos = 0; /* there is one connection for all */
 	if (!rds_transport_node_has(&id->laddr, id->scope) && !rds_relay_owner(&id->laddr, id->scope, id) &&
@@ -399,24 +399,19 @@ bool rds_route_send_list(const struct rds_conn_id *from, struct rds_queue_item *
 /* Not an error, nor is it one in the kernel, but most likely not what was meant. */
 static void warn_out_of_reach(const struct in6_addr *from, const struct rds_addr *dst)
 {
-	char a[RDS_ADDR_STRLEN], b[RDS_ADDR_STRLEN];
+	char a[RDS_ADDR_STRLEN];
 
 	rds_ip_str(&dst->ip, a);
-	rds_ip_str(from, b);
 	if (rds_transport_set.alone)
 		rds_warn("messages to %s wait for ever: RDS_PRELOAD_TRANSPORT=loop reaches this process only", a);
-	else if (rds_transport_set.node && !rds_ip_is_loopback(from))
-		rds_warn(
-			"messages from %s to %s wait, and end with their socket: TCP port 16385 of %s is taken, by the "
-			"kernel's rds_tcp (rmmod rds_tcp) or by a process with another registry or of another user",
-			b, a, b);
+	else if (rds_transport_node_serves(from))
+		rds_relay_warn_taken(from);
 	else
-		rds_warn(
-			"%s is no address of this host: messages to it wait, and end with their socket; other hosts "
-			"are "
-			"reached only from an address on an RDMA device (rdma link shows them), or, over TCP, from any "
-			"address but loopback with RDS_PRELOAD_TRANSPORT=tcp",
-			a);
+		rds_warn("%s is no address of this host: messages to it wait, and end with their socket; other hosts "
+			 "are reached from an address on an RDMA device (rdma link shows them), or, over TCP, from any "
+			 "address but loopback%s",
+			 a,
+			 rds_transport_set.node ? "" : ", unless RDS_PRELOAD_TRANSPORT or RDS_PRELOAD_TCP forbids it");
 }
 
 /*
@@ -483,7 +478,7 @@ static int route_find_conn(const struct rds_conn_id *from, const struct rds_addr
 		local = rds_node_addr_is_local(&dst->ip, dst->scope) == 0;
 	none = id;
 	conn_id_clear_peer(&none);
-	if (err && !local && !far && rds_transport_set.node)
+	if (err && !local && !far && rds_transport_node_serves(&id.laddr))
 		none.tos = 0; /* as route_to_node() does, and requeued messages have it: they wait in one place */
 	rds_lock(&rds_lock_control);
 	err = route_find_owner(dst, far, local, &id, &kind, &has);

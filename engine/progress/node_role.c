@@ -10,7 +10,7 @@
  *
  * A process that cannot listen although there is no owner tries again for a while: somebody has just
  * become the owner, or has just ended.  After that the port is taken by somebody else, and only sends
- * to other hosts try, now and then.
+ * to other hosts try, now and then.  So it is with a port that cannot be opened.
  *
  * Must not know how messages are relayed.  control held, unless a comment says otherwise.
  */
@@ -19,10 +19,12 @@
 #include "engine/sys/patience.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define AGAIN_NS (10 * 1000000ull)
 #define TRIES 20u
 #define SELDOM_NS (1000 * 1000000ull)
+#define UNASKED_NS (30 * SELDOM_NS) /* ... where the user has not asked for TCP */
 #define LOOK_NS 1000000
 
 /* An address that other hosts could be reached from. */
@@ -79,17 +81,17 @@ static void role_watch(struct node_role *r, pid_t pid)
 	}
 }
 
+static bool tcp_is_asked_for(void)
+{
+	return strcmp(rds_options()->transport, "auto") != 0;
+}
+
 static void role_is_taken(struct node_role *r)
 {
-	char at[RDS_ADDR_STRLEN];
-
-	if (++r->tries < TRIES) {
+	if (++r->tries < TRIES)
 		role_again(r, AGAIN_NS);
-		return;
-	}
-	rds_warn_once("TCP port 16385 of %s is taken, by the kernel's rds_tcp (rmmod rds_tcp) or by a process with "
-		      "another registry or of another user: no other host is reached from there",
-		      rds_ip_str(&r->addr, at));
+	else
+		rds_relay_warn_taken(&r->addr);
 }
 
 /* It listens already. */
@@ -131,7 +133,7 @@ static bool role_try(struct node_role *r)
 		return role_take(r);
 	if (ret == -EADDRINUSE)
 		role_is_taken(r);
-	else
+	else if (++r->tries < TRIES)
 		role_again(r, SELDOM_NS);
 	return false;
 }
@@ -191,7 +193,7 @@ bool rds_transports_claim_node(const struct in6_addr *addr, uint32_t scope)
 	r->again.fn = role_timer;
 	/* the port is taken: it is not asked for by each message */
 	if (r->tries >= TRIES)
-		role_again(r, SELDOM_NS);
+		role_again(r, tcp_is_asked_for() ? SELDOM_NS : UNASKED_NS);
 	else if (role_is_for_helper())
 		role_ask_helper(r);
 	else if (role_try(r))

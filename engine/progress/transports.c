@@ -68,14 +68,14 @@ void rds_transports_choose(void)
 	rds_transport_set.alone = strcmp(name, "loop") == 0;
 	rds_transport_set.loop = transports_attach(rds_loop_transport());
 	rds_transport_set.remote = any || far ? transports_remote() : NULL;
-	rds_transport_set.node = tcp ? transports_attach(&rds_tcp) : NULL;
+	rds_transport_set.node = tcp || (any && rds_options()->tcp) ? transports_attach(&rds_tcp) : NULL;
 	rds_transport_set.prefer_remote = far;
 	rds_transport_set.none = transports_lack_faults();
 	if (!rds_transport_set.alone && !any && !tcp && strcmp(name, "shm") != 0 &&
 	    !(far && rds_transport_set.remote)) {
 		rds_error("RDS_PRELOAD_TRANSPORT=%.100s: there is no such transport, so no socket can be bound. There "
 			  "are shm (processes of this host), tcp (other hosts, too, over TCP), " VERBS_LISTED
-			  "loop (this process alone) and auto (shm, and RDMA devices if there are any)",
+			  "loop (this process alone) and auto (shm, devices if there are any, and tcp)",
 			  name);
 		rds_transport_set.none = true;
 	}
@@ -135,12 +135,8 @@ static bool transports_too_late(void)
 /* The leader's own descriptor for the far transports.  Without it the helper wakes the leader. */
 static void relay_open(struct rds_deferred_call *c)
 {
-	bool is_there = rds_helper_relay_open();
-
 	(void)c;
-	rx_lock();
-	progress_state.remote_leads = is_there;
-	rx_unlock();
+	rds_helper_relay_open();
 }
 
 static struct rds_deferred_call relay_open_call = {.fn = relay_open};
@@ -151,14 +147,13 @@ void rds_transports_forget(void)
 	rds_transports_roles_forget();
 }
 
-static void transports_relay_open(void)
+/* A device is expected to be used; what else a process does from an address of a network is not known. */
+static void transports_relay_open(const struct rds_transport *t)
 {
-	if (rds_transport_set.nfar)
-		return;
 	if (os_fd_table)
 		rds_helper_defer_to_program(&relay_open_call);
-	else
-		relay_open(&relay_open_call);
+	else if (rds_helper_relay_open() && t == rds_transport_set.remote)
+		progress_state.remote_leads = true;
 }
 
 /* From now on it takes part. */
@@ -169,7 +164,7 @@ void rds_transports_take_part(struct rds_transport *t)
 	for (i = 0; i < rds_transport_set.nfar; i++)
 		if (rds_transport_set.far[i] == t)
 			return;
-	transports_relay_open();
+	transports_relay_open(t);
 	rx_lock();
 	rds_transport_set.far[rds_transport_set.nfar++] = t;
 	rds_progress_attention_update();

@@ -21,10 +21,12 @@ struct rds_options {
 	/* RDS_PRELOAD_SHARE user|group|all: the users that may join this node; default user */
 	int share;
 	/*
-	 * RDS_PRELOAD_TRANSPORT auto|shm|verbs|loop, default auto. progress/transports.c checks the
+	 * RDS_PRELOAD_TRANSPORT auto|shm|verbs|tcp|loop, default auto. progress/transports.c checks the
 	 * value; if it is bad, bind fails.
 	 */
 	const char *transport;
+	/* RDS_PRELOAD_TCP 0|1, default 1: auto reaches other hosts over TCP */
+	int tcp;
 	/*
 	 * RDS_PRELOAD_SPIN_US 0..1000000: longest spin before sleeping; 0 = never; -1 (default) =
 	 * learnt

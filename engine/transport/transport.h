@@ -28,6 +28,7 @@
 #include <sys/uio.h>
 
 #include "engine/node/registry.h"
+#include "engine/wire/addr.h"
 #include "engine/wire/header.h"
 #include "engine/wire/op_header.h"
 
@@ -524,6 +525,12 @@ struct rds_transport_set {
 };
 
 extern struct rds_transport_set rds_transport_set;
+
+/* May other hosts as a whole be reached from that address? */
+static inline bool rds_transport_node_serves(const struct in6_addr *laddr)
+{
+	return rds_transport_set.node && !rds_ip_is_loopback(laddr);
+}
 
 /*
  * The local addresses that rds_transport_set.node has claimed.  control held.  add: 0 or -ENOMEM.

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-"""talk.py ask|answer|again|bye|alone|block|collect|closed|hold|tell OWN PEER [ARG]: a plain PF_RDS program.
+"""talk.py ask|answer|again|bye|alone|block|collect|closed|near|hold|tell OWN PEER [ARG]: a plain PF_RDS program.
 
 ask and answer are the two ends of a dialogue: messages of all lengths, a ping, congestion, what rds-info shows.
 answer says "bound" when it is: what comes before is dropped.
@@ -298,14 +298,40 @@ def tell(own, peer, word):
     expect("answer", receive(s), word.encode())
 
 
+def is_open():
+    listeners = subprocess.run(["ss", "-ltn"], stdout=subprocess.PIPE, check=True, env={"PATH": os.environ["PATH"]}).stdout
+    return b":16385" in listeners
+
+
 def closed(own, peer):
     s = bound(own, PORT)
-    listeners = subprocess.run(["ss", "-ltn"], stdout=subprocess.PIPE, check=True, env={"PATH": os.environ["PATH"]}).stdout
-    if b":16385" in listeners:
+    if is_open():
         sys.exit("the port is open")
     s.close()
     print("the port is closed")
 
 
+def near(own, peer):
+    """Processes of one host.  What descriptors one of them has then, in all tables."""
+    pid = os.fork()
+    s = bound(own, PORT + (not pid))
+    if not pid:
+        while True:
+            try:
+                send(s, b"near", name(own, PORT))
+                expect("back", receive(s, 1), b"back")
+                os._exit(0)
+            except TimeoutError:
+                pass
+    expect("near", receive(s), b"near")
+    opened = is_open()
+    tables = [f"/proc/self/task/{t}/fd/" for t in os.listdir("/proc/self/task")]
+    links = [os.readlink(t + n) for t in tables for n in os.listdir(t) if os.path.islink(t + n)]
+    kinds = sorted(link.rstrip("0123456789]") for link in links if link[0] != "/")
+    send(s, b"back", name(own, PORT + 1))
+    os.waitpid(pid, 0)
+    print("the port is", "open" if opened else "closed", "descriptors:", *kinds)
+
+
 if __name__ == "__main__":
-    {f.__name__: f for f in (ask, answer, again, bye, alone, block, collect, closed, hold, tell)}[sys.argv[1]](*sys.argv[2:])
+    {f.__name__: f for f in (ask, answer, again, bye, alone, block, collect, closed, near, hold, tell)}[sys.argv[1]](*sys.argv[2:])

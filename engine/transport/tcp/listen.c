@@ -7,6 +7,7 @@
  */
 #include <stdlib.h>
 
+#include "engine/sys/options.h"
 #include "engine/transport/tcp/tcp.h"
 
 #define PAUSE_NS (100 * 1000000ull)
@@ -70,8 +71,8 @@ static int listen_failed(const struct in6_addr *laddr, int err)
 
 	rds_ip_str(laddr, at);
 	if (err != -EADDRINUSE)
-		rds_warn("TCP port %u of %s cannot be opened (%s): this process reaches no other host from there",
-			 rds_tcp_state.port, at, strerror(-err));
+		rds_warn_once("TCP port %u of %s cannot be opened (%s): this process reaches no other host from there",
+			      rds_tcp_state.port, at, strerror(-err));
 	return err;
 }
 
@@ -117,7 +118,9 @@ int tcp_listen_claims(struct rds_transport *t, const struct in6_addr *laddr, uin
 	}
 	l->next = atomic_load(&rds_tcp_state.listeners);
 	atomic_store(&rds_tcp_state.listeners, l);
-	rds_info("TCP port %u of %s is open to RDS nodes (RDS_PRELOAD_TRANSPORT=tcp)", rds_tcp_state.port,
-		 rds_ip_str(laddr, at));
+	rds_info("TCP port %u of %s is open to RDS nodes of other hosts (%s)", rds_tcp_state.port,
+		 rds_ip_str(laddr, at),
+		 strcmp(rds_options()->transport, "auto") ? "RDS_PRELOAD_TRANSPORT=tcp"
+							  : "none is opened with RDS_PRELOAD_TCP=0");
 	return 1;
 }

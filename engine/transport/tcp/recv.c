@@ -288,10 +288,14 @@ static bool recv_look(void)
 
 bool tcp_progress(struct rds_transport *t)
 {
-	bool any = recv_look();
-	struct tcp_ep **end = rds_tcp_state.ready ? rds_tcp_state.ready_tail : NULL, *ep;
+	struct tcp_ep **end, *ep;
+	bool any;
 
 	(void)t;
+	if (likely(!rds_tcp_state.nup)) /* nor is any in the list */
+		return false;
+	any = recv_look();
+	end = rds_tcp_state.ready ? rds_tcp_state.ready_tail : NULL;
 	while (end && rds_tcp_state.ready) {
 		bool last = end == &rds_tcp_state.ready->ready_next;
 

@@ -15,6 +15,9 @@
  * The helper makes the sets, and alone changes what is in them, since a set knows a descriptor by its
  * number, too.  A thread of the program has numbers of the sets as it has of the sockets (fds.c).  As
  * long as it has none, the helper watches.
+ *
+ * Without an endpoint nobody looks or watches.  The helper's round in which the first one comes up ends
+ * with a look at whom it wakes.
  */
 #include "engine/transport/tcp/tcp.h"
 
@@ -213,7 +216,7 @@ bool tcp_wake_look(void)
 bool tcp_wake_pending(struct rds_transport *t)
 {
 	(void)t;
-	return tcp_recv_awaits() || tcp_wake_look();
+	return rds_tcp_state.nup && (tcp_recv_awaits() || tcp_wake_look());
 }
 
 /* ---- whom it wakes ---- */
@@ -253,6 +256,11 @@ void tcp_wake_attention(struct rds_transport *t, enum rds_attention who)
 	os_poll_eventfd_fired(&rds_tcp_state.relay);
 	if (!atomic_load(&rds_tcp_state.has_sets))
 		return;
+	if (!rds_tcp_state.nup) {
+		rds_tcp_state.relayed = false;
+		wake_helper_hears(false);
+		return;
+	}
 	rds_tcp_state.relayed = (who == RDS_ATT_LEADER || who == RDS_ATT_NAMED) && wake_relay();
 	wake_helper_hears((who >= RDS_ATT_LEADER && !rds_tcp_state.relayed) || !wake_program_sees());
 }
