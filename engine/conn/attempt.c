@@ -43,6 +43,7 @@
 #include "engine/conn/incoming.h"
 #include "engine/conn/client.h"
 #include "engine/conn/relay.h"
+#include "engine/node/local_address.h"
 
 #include <string.h>
 
@@ -281,6 +282,26 @@ static void conn_up_again(struct rds_conn *conn)
 }
 
 /* Helper: it is time for an attempt. */
+/* The address of the host that could not be reached is this host's by now. */
+static bool conn_node_is_here(struct rds_conn *conn)
+{
+	if (rds_node_addr_is_local(&conn->id.faddr, conn->id.scope))
+		return false;
+	rds_lock(&rds_lock_control);
+	atomic_fetch_add(&rds_route_gen, 1); /* first, as in rds_route_retry() */
+	rds_route_leave_node(&conn->id);
+	rds_lock(&conn->tx);
+	if (conn->queue) {
+		rds_conn_backoff(conn);
+	} else {
+		conn->backoff_ms = 0;
+		atomic_store(&conn->state, RDS_CONN_DOWN); /* the next send starts it again */
+	}
+	rds_unlock(&conn->tx);
+	rds_unlock(&rds_lock_control);
+	return true;
+}
+
 void rds_conn_retry(struct rds_timer *tm)
 {
 	struct rds_conn *conn = container_of(tm, struct rds_conn, retry);
@@ -313,6 +334,8 @@ void rds_conn_retry(struct rds_timer *tm)
 		rds_conn_backoff(conn);
 		return;
 	}
+	if (rds_conn_is_node(conn) && conn_node_is_here(conn))
+		return;
 	if (conn->kind == RDS_CONN_UNROUTED) {
 		conn_note_attempt(conn);
 		rds_route_retry(conn);

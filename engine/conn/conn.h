@@ -422,6 +422,11 @@ void rds_route_append(struct rds_conn *to, struct rds_queue_item *q);
  * held.
  */
 void rds_route_hand_over(struct rds_conn *unrouted, bool local);
+/*
+ * The foreign address has become this host's: messages that wait for another host as a whole, to which none
+ * has gone, go where newer ones will.  control held.
+ */
+void rds_route_leave_node(const struct rds_conn_id *between);
 /* locate.c; helper */
 void rds_route_retry(struct rds_conn *conn);
 void rds_route_located(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port, int err);

@@ -14,7 +14,8 @@
  * A socket's messages to one address stay in order, also when the route changes.  The first sender
  * that learns the new route requeues the older messages onto it, then sends its own.  The route may
  * change at any time, and differ for each of them: a message to a port for which older messages
- * still wait goes behind these.
+ * still wait goes behind these.  So it is with an address that another host was to have, and that
+ * appears on this one.
  *
  * A route is a process.  Which transport leads to it is chosen in connection.c
  * (conn_transport_for()).  Must not know what a message contains, nor how an endpoint sends.
@@ -373,6 +374,30 @@ void rds_route_hand_over(struct rds_conn *unrouted, bool local)
 	rds_unlock(&unrouted->tx);
 }
 
+void rds_route_leave_node(const struct rds_conn_id *between)
+{
+	struct rds_conn_id id = {.laddr = between->laddr,
+				 .faddr = between->faddr,
+				 .scope = between->scope,
+				 .peer_slot = RDS_SLOT_REMOTE};
+	struct rds_conn *node = rds_conn_find(RDS_CONN_PEER, &id), *unrouted;
+	struct rds_queue_item *list = NULL;
+
+	if (likely(!node))
+		return;
+	rds_lock(&node->tx);
+	if (!node->ep)
+		list = rds_queue_take_unsent(node);
+	rds_unlock(&node->tx);
+	if (!list)
+		return;
+	rds_route_requeue(&id, list, true);
+	conn_id_clear_peer(&id);
+	unrouted = rds_conn_find(RDS_CONN_UNROUTED, &id);
+	if (unrouted)
+		rds_route_hand_over(unrouted, true);
+}
+
 bool rds_route_send_list(const struct rds_conn_id *from, struct rds_queue_item *list, bool far)
 {
 	bool local = rds_node_addr_is_local(&from->faddr, from->scope) == 0;
@@ -481,6 +506,8 @@ static int route_find_conn(const struct rds_conn_id *from, const struct rds_addr
 	if (err && !local && !far && rds_transport_node_serves(&id.laddr))
 		none.tos = 0; /* as route_to_node() does, and requeued messages have it: they wait in one place */
 	rds_lock(&rds_lock_control);
+	if (local && rds_transport_node_serves(&id.laddr))
+		rds_route_leave_node(&id);
 	err = route_find_owner(dst, far, local, &id, &kind, &has);
 	if (err && err != -ENOENT)
 		goto unlock;
