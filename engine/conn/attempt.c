@@ -281,7 +281,6 @@ static void conn_up_again(struct rds_conn *conn)
 	rds_conn_up(conn, conn->pending, there);
 }
 
-/* Helper: it is time for an attempt. */
 /* The address of the host that could not be reached is this host's by now. */
 static bool conn_node_is_here(struct rds_conn *conn)
 {
@@ -302,6 +301,7 @@ static bool conn_node_is_here(struct rds_conn *conn)
 	return true;
 }
 
+/* Helper: it is time for an attempt. */
 void rds_conn_retry(struct rds_timer *tm)
 {
 	struct rds_conn *conn = container_of(tm, struct rds_conn, retry);
