@@ -224,6 +224,7 @@ static void conn_attempt_failed(struct rds_conn *conn, int err)
 		return;
 	}
 	rds_conn_history_unreachable(conn, err);
+	rds_conn_drop_closed(conn);
 	rds_conn_backoff(conn);
 }
 

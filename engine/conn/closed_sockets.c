@@ -6,7 +6,7 @@
  * (socket/refcount.c), within limits: otherwise a program that opens a socket for each message,
  * each with an SNDBUF of its own, would fill its memory.
  *
- * - Messages that no peer is there to take would wait for ever: they are dropped.
+ * - Messages that no peer is there to take would wait for ever: they are dropped, as soon as that is known.
  * - For a peer that is stopped, or slower than the program, messages of closed sockets may take
  *   CLOSED_MAX, the sockets themselves included.  Above that, the unsent messages of the next
  *   closed socket are dropped.  Its own messages do not count.  So a program with few sockets loses
@@ -17,6 +17,7 @@
  * Must not know why anything waits.
  */
 #include "engine/conn/client.h"
+#include "engine/node/local_address.h"
 
 #define CLOSED_MAX ((uint64_t)64 << 20)
 
@@ -92,21 +93,52 @@ static void queue_drop_if_crowded(struct rds_conn *conn, const struct rds_sock *
 		 (unsigned)(CLOSED_MAX >> 20), to);
 }
 
+/*
+ * For all we know no host has the address: none was reached there ever, or, which is all that is known of a
+ * connection over another process of this host, there is no way.  tx held.
+ */
+static bool node_is_none(const struct rds_conn *conn)
+{
+	if (!conn->queue || !rds_conn_leads_to_node(conn))
+		return false;
+	if (rds_conn_is_node(conn) && (conn->was_up || conn->unreachable_since))
+		return !conn->was_up;
+	return !rds_node_addr_has_way(&conn->id.laddr, &conn->id.faddr, conn->id.scope);
+}
+
+void rds_conn_drop_closed(struct rds_conn *conn)
+{
+	struct rds_queue_item **p, *q;
+
+	if (!rds_conn_is_node(conn) || conn->was_up)
+		return;
+	rds_lock(&conn->tx);
+	for (p = &conn->queue; (q = *p);) {
+		if (q->u.sk && !atomic_load(&q->u.sk->open))
+			rds_queue_drop_at(conn, p);
+		else
+			p = &q->next;
+	}
+	conn->queue_tail = p;
+	rds_unlock(&conn->tx);
+}
+
 void rds_conn_sock_closed(const struct rds_sock *sk)
 {
-	bool many = atomic_load(&rds_sock_closed_bytes) > (int64_t)CLOSED_MAX, nobody;
+	bool many = atomic_load(&rds_sock_closed_bytes) > (int64_t)CLOSED_MAX, nobody, node;
 	struct rds_conn *conn;
 
 	if (atomic_load(&sk->snd) < RDS_SND_MSG)
 		return;
 	for (conn = rds_conn_list; conn; conn = conn->next) {
 		nobody = conn->kind == RDS_CONN_UNROUTED && !rds_route_may_come(conn);
-		if (conn->kind == RDS_CONN_LOOP || !(nobody || many))
+		node = rds_conn_leads_to_node(conn);
+		if (conn->kind == RDS_CONN_LOOP || !(nobody || many || node))
 			continue;
 		rds_lock(&conn->tx);
-		if (nobody)
+		if (nobody || node_is_none(conn))
 			queue_drop_sock(conn, sk, true);
-		else
+		else if (many)
 			queue_drop_if_crowded(conn, sk);
 		rds_unlock(&conn->tx);
 	}

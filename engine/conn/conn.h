@@ -378,6 +378,8 @@ void rds_conn_history_unreachable(struct rds_conn *conn, int why);
 void rds_conn_history_reached(struct rds_conn *conn);
 /* closed_sockets.c: the socket is closed; keep its messages, or drop them.  control held. */
 void rds_conn_sock_closed(const struct rds_sock *sk);
+/* An attempt has failed: messages of closed sockets end if it is to a host that was never reached.  No lock held. */
+void rds_conn_drop_closed(struct rds_conn *conn);
 /*
  * UNROUTED: a route may be found soon: the owner of a port is asked for, or a socket changes its
  * owner.  Not for a host that does not answer.  control held.

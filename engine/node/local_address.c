@@ -157,3 +157,18 @@ int rds_node_addr_is_local(const struct in6_addr *ip, uint32_t scope)
 		addr_cache_put(ip, scope, now);
 	return ret;
 }
+
+bool rds_node_addr_has_way(const struct in6_addr *from, const struct in6_addr *to, uint32_t scope)
+{
+	struct sockaddr_storage src, dest;
+	socklen_t len = rds_addr_to_sockaddr(from, 0, scope, &src);
+	int fd = probe_socket(src.ss_family), err;
+
+	if (fd < 0)
+		return true;
+	os_bind(fd, (const struct sockaddr *)&src, len);
+	len = rds_addr_to_sockaddr(to, PORT_DISCARD, scope, &dest);
+	err = os_connect(fd, (const struct sockaddr *)&dest, len);
+	os_close(fd);
+	return err != -ENETUNREACH && err != -EHOSTUNREACH;
+}

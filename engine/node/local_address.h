@@ -6,6 +6,7 @@
 #define ENGINE_NODE_LOCAL_ADDRESS_H
 
 #include <netinet/in.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /*
@@ -14,5 +15,7 @@
  * is remembered for a second. Subnet broadcasts are not local, whatever bind() says.
  */
 int rds_node_addr_is_local(const struct in6_addr *ip, uint32_t scope);
+/* Does the network have a way from a local address to that one?  True also if that cannot be found out. */
+bool rds_node_addr_has_way(const struct in6_addr *from, const struct in6_addr *to, uint32_t scope);
 
 #endif

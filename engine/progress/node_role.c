@@ -170,8 +170,11 @@ static bool role_is_for_helper(void)
 	return rds_helper_has_own_table() && !os_fd_table;
 }
 
+/* Each bind comes here: nothing is left to be done if it watches already. */
 static void role_ask_helper(struct node_role *r)
 {
+	if (atomic_load(&r->owner_fd) >= 0 && rds_relay_owner_pid(&r->addr, r->scope))
+		return;
 	if (!r->asked)
 		atomic_fetch_add(&roles_asked, 1);
 	r->asked = true;
