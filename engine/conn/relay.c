@@ -168,7 +168,7 @@ enum rds_conn_relay rds_relay_of(enum rds_conn_kind kind, const struct rds_conn_
 {
 	struct rds_conn_id owner = {0};
 
-	if (kind != RDS_CONN_PEER || !rds_transport_node_serves(&id->laddr) || rds_ip_is_loopback(&id->faddr))
+	if (kind != RDS_CONN_PEER || (!rds_transport_node_serves(&id->laddr) && !rds_transport_node_serves(&id->faddr)))
 		return RDS_RELAY_NONE;
 	if (rds_conn_id_is_node(id))
 		return RDS_RELAY_NODE;

@@ -6,6 +6,7 @@
 #include "engine/transport/transport.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "engine/wire/addr.h"
@@ -22,14 +23,14 @@ static struct node_addr {
 	struct node_addr *next;
 	struct in6_addr addr;
 	uint32_t scope;
-} * node_addrs; /* control */
+} * _Atomic node_addrs; /* control; it grows only, and is read without */
 
 /* Two links may have the same link-local address.  Another one is the same whatever the peer's link is. */
 bool rds_transport_node_has(const struct in6_addr *laddr, uint32_t scope)
 {
 	const struct node_addr *a;
 
-	for (a = node_addrs; a; a = a->next)
+	for (a = atomic_load(&node_addrs); a; a = a->next)
 		if (rds_ip_equal(&a->addr, laddr) && (a->scope == scope || !IN6_IS_ADDR_LINKLOCAL(laddr)))
 			return true;
 	return false;
@@ -44,12 +45,12 @@ int rds_transport_node_add(const struct in6_addr *laddr, uint32_t scope)
 	a = malloc(sizeof(*a));
 	if (!a)
 		return -ENOMEM;
-	*a = (struct node_addr){.next = node_addrs, .addr = *laddr, .scope = scope};
-	node_addrs = a;
+	*a = (struct node_addr){.next = atomic_load(&node_addrs), .addr = *laddr, .scope = scope};
+	atomic_store(&node_addrs, a);
 	return 0;
 }
 
 void rds_transport_fork_child(void)
 {
-	node_addrs = NULL;
+	atomic_store(&node_addrs, NULL);
 }

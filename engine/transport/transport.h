@@ -526,17 +526,16 @@ struct rds_transport_set {
 
 extern struct rds_transport_set rds_transport_set;
 
-/* May other hosts as a whole be reached from that address? */
-static inline bool rds_transport_node_serves(const struct in6_addr *laddr)
-{
-	return rds_transport_set.node && !rds_ip_is_loopback(laddr);
-}
-
 /*
- * The local addresses that rds_transport_set.node has claimed.  control held.  add: 0 or -ENOMEM.
+ * The local addresses that rds_transport_set.node has claimed.  add: control held, 0 or -ENOMEM.
  */
 bool rds_transport_node_has(const struct in6_addr *laddr, uint32_t scope);
 int rds_transport_node_add(const struct in6_addr *laddr, uint32_t scope);
+/* May other hosts as a whole be reached from that address? */
+static inline bool rds_transport_node_serves(const struct in6_addr *laddr)
+{
+	return rds_transport_set.node && (!rds_ip_is_loopback(laddr) || rds_transport_node_has(laddr, 0));
+}
 void rds_transport_fork_child(void);
 
 /*
