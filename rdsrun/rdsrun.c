@@ -299,7 +299,8 @@ static int run_self(char **argv)
 		return EXIT_CANNOT_RUN;
 	if (chosen && listed(getenv("LD_PRELOAD"), library))
 		return GO_ON;
-	if (!chosen && set_env(TRANSPORT, "tcp") < 0)
+	/* a listener in a table of the helper's own would not be seen (hold.c) */
+	if (set_env("RDS_PRELOAD_HELPER_FDS", "shared") < 0 || (!chosen && set_env(TRANSPORT, "tcp") < 0))
 		return EXIT_CANNOT_RUN;
 	n = readlink("/proc/self/exe", self, sizeof(self) - 1); /* ps shows that name */
 	if (n < 0) {
