@@ -161,13 +161,18 @@ static inline void work_do(struct rds_timer *tm)
 	atomic_store(&work_done, true);
 }
 
-static inline void in_helper(void (*fn)(void))
+static inline void in_helper_begin(void (*fn)(void))
 {
 	static struct rds_timer timer = {.fn = work_do};
 
 	work = fn;
 	atomic_store(&work_done, false);
 	rds_timer_set(&timer, os_now_ns());
+}
+
+static inline void in_helper(void (*fn)(void))
+{
+	in_helper_begin(fn);
 	test_until(atomic_load(&work_done));
 }
 

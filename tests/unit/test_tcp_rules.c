@@ -49,31 +49,54 @@ START_TEST(test_refused)
 }
 END_TEST
 
-static int unseen_door;
+static _Atomic bool unseen_stands, unseen_over;
 
-static void unseen_refusal(void)
+static void unseen_connect(void)
 {
 	connect_do();
-	peer_resets(accept(unseen_door, NULL, NULL));
+	atomic_store(&unseen_stands, true);
+	while (!atomic_load(&unseen_over))
+		usleep(100);
 }
 
-/* The helper looks when the connection has come to stand and is refused already. */
-static void refuse_unseen(const char *to)
+/* The helper looks when the connection has come to stand and is over already. */
+static void end_unseen(const char *to, bool speaks)
 {
-	unseen_door = peer_listens(to);
+	int door = peer_listens(to), fd;
+
 	connect_conn = ours;
 	connect_from = OURS;
 	connect_to = to;
-	in_helper(unseen_refusal);
+	in_helper_begin(unseen_connect);
+	test_until(atomic_load(&unseen_stands));
 	ck_assert_int_eq(connect_err, 0);
-	close(unseen_door);
+	fd = accept(door, NULL, NULL);
+	if (speaks) {
+		peer_sends_map(fd);
+		peer_sends(fd, 1, 100, 0);
+	}
+	peer_resets(fd);
+	close(door);
+	atomic_store(&unseen_over, true);
+	test_until(atomic_load(&work_done));
 }
 
 START_TEST(test_refused_unseen)
 {
-	refuse_unseen(LARGER);
+	end_unseen(LARGER, false);
 	test_until(atomic_load(&ours->downs) == 1);
 	ck_assert_int_eq(atomic_load(&ours->why), -ECONNREFUSED);
+}
+END_TEST
+
+/* What our TCP has acknowledged, the peer does not send again. */
+START_TEST(test_ended_unseen)
+{
+	end_unseen(LARGER, true);
+	progress_until(atomic_load(&ours->downs) == 1);
+	ck_assert_uint_eq(atomic_load(&ours->ups), 1);
+	ck_assert_uint_eq(atomic_load(&ours->nseen), 2);
+	ck_seen(ours, 1, 1, 100);
 }
 END_TEST
 
@@ -154,7 +177,7 @@ START_TEST(test_poke_refused_unseen)
 {
 	int fd;
 
-	refuse_unseen(SMALLER);
+	end_unseen(SMALLER, false);
 	helper_catches_up();
 	fd = peer_connects(SMALLER);
 	test_until(atomic_load(&ours->ups) == 1);
@@ -578,6 +601,7 @@ static void add_cases(Suite *s, void (*setup)(void))
 	tcase_add_test(t, test_stands_with_the_first_byte);
 	tcase_add_loop_test(t, test_refused, 0, 2);
 	tcase_add_test(t, test_refused_unseen);
+	tcase_add_test(t, test_ended_unseen);
 	tcase_add_loop_test(t, test_nobody_listens, 0, 2);
 	tcase_add_test(t, test_larger_pokes);
 	tcase_add_test(t, test_poked_while_up);

@@ -17,13 +17,27 @@ static void connect_within(struct tcp_ep *ep, enum rds_patience most)
 	rds_timer_set(&ep->deadline, os_now_ns() + rds_patience_ns(most));
 }
 
+/*
+ * The peer may have sent something already, and be gone: our TCP has acknowledged that, so the peer does not send
+ * it again.
+ */
+static void connect_failed(struct tcp_ep *ep, int why)
+{
+	char byte;
+
+	if (os_recv(tcp_ep_fd(ep), &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
+		tcp_ep_up(ep); /* it is read before the end of the connection is seen */
+	else
+		tcp_ep_down(ep, why);
+}
+
 void tcp_connect_deadline(struct rds_timer *tm)
 {
 	struct tcp_ep *ep = container_of(tm, struct tcp_ep, deadline);
 	bool spoke;
 
 	if (atomic_load(&ep->state) < TCP_EP_UP) {
-		tcp_ep_down(ep, -ETIMEDOUT);
+		connect_failed(ep, -ETIMEDOUT);
 		return;
 	}
 	rx_lock();
@@ -62,7 +76,7 @@ static void connect_established(struct tcp_ep *ep)
 		err = tcp_ep_watch(ep, EPOLLIN | EPOLLRDHUP);
 	}
 	if (err)
-		tcp_ep_down(ep, stood ? -ECONNREFUSED : err);
+		connect_failed(ep, stood ? -ECONNREFUSED : err);
 }
 
 /* The peer has said something, or has refused. */
