@@ -20,6 +20,7 @@
 #include <stdlib.h>
 
 #define AGAIN_NS (10 * 1000000ull)
+#define LEFT_NS (1 * 1000000ull)
 #define TRIES 20u
 #define SELDOM_NS (1000 * 1000000ull)
 
@@ -32,6 +33,7 @@ struct node_role {
 	struct rds_helper_event ended;
 	struct rds_timer again;
 	unsigned tries;
+	unsigned late; /* how often what the last owner has given to us could not be received yet */
 };
 
 static struct node_role *roles;
@@ -64,6 +66,7 @@ static void role_watch(struct node_role *r, pid_t pid)
 {
 	int err;
 
+	rds_relay_box_await();
 	if (atomic_load(&r->owner_fd) >= 0)
 		return;
 	err = os_dup_high_slot((int)os_syscall(SYS_pidfd_open, pid, 0, 0, 0, 0, 0), &r->owner_fd);
@@ -103,8 +106,23 @@ static bool role_take(struct node_role *r)
 		return false;
 	}
 	r->tries = 0;
+	rds_relay_heir_take(&r->addr, r->scope);
 	rds_transports_take_part(rds_transport_set.node);
 	atomic_fetch_add(&rds_route_gen, 1); /* messages that wait may go now */
+	return true;
+}
+
+/* A former owner has left something, perhaps: the helper takes that over, when all of that one has ended. */
+static bool role_waits(struct node_role *r)
+{
+	if (!rds_relay_box(&r->addr, r->scope))
+		return false;
+	if (!rds_helper_is_self)
+		role_again(r, 0);
+	else if (rds_relay_heir_may(&r->addr, r->scope))
+		role_again(r, LEFT_NS);
+	else
+		return false;
 	return true;
 }
 
@@ -122,6 +140,8 @@ static bool role_try(struct node_role *r)
 		role_watch(r, pid);
 		return false;
 	}
+	if (role_waits(r))
+		return false;
 	ret = t->ops->claims(t, &r->addr, r->scope);
 	if (ret > 0)
 		return role_take(r);
@@ -132,12 +152,33 @@ static bool role_try(struct node_role *r)
 	return false;
 }
 
-/* Helper, no lock held. */
+/*
+ * Helper, no lock held.  What a former owner has given to this process is received before what it has left
+ * to whoever comes next.
+ */
+static void role_try_now(struct node_role *r)
+{
+	bool all;
+
+	rds_transport_meet_last();
+	rx_lock();
+	all = rds_transport_catch_up(os_now_ns());
+	rx_unlock();
+	rds_conn_work_run();
+	rds_lock(&rds_lock_control);
+	if (all || ++r->late >= TRIES) {
+		r->late = 0;
+		role_try(r);
+	} else {
+		role_again(r, AGAIN_NS);
+	}
+	rds_unlock(&rds_lock_control);
+	rds_relay_heir_go_on();
+}
+
 static void role_timer(struct rds_timer *tm)
 {
-	rds_lock(&rds_lock_control);
-	role_try(container_of(tm, struct node_role, again));
-	rds_unlock(&rds_lock_control);
+	role_try_now(container_of(tm, struct node_role, again));
 }
 
 /* The same: the owner has ended. */
@@ -148,9 +189,7 @@ static void role_ended(struct rds_helper_event *ev, uint32_t events)
 	(void)events;
 	rds_helper_event_del(atomic_load(&r->owner_fd));
 	os_close_slot(&r->owner_fd);
-	rds_lock(&rds_lock_control);
-	role_try(r);
-	rds_unlock(&rds_lock_control);
+	role_try_now(r);
 }
 
 bool rds_transports_claim_node(const struct in6_addr *addr, uint32_t scope)

@@ -121,6 +121,7 @@ void tcp_ep_up(struct tcp_ep *ep)
 
 	rds_timer_cancel(&ep->deadline);
 	tcp_ep_unwatch(ep);
+	tcp_kept_keep(ep, atomic_load(&ep->fd));
 	rx_lock();
 	atomic_store(&ep->state, TCP_EP_UP);
 	rx_unlock();
@@ -217,6 +218,7 @@ void tcp_ep_close(struct rds_ep *rep)
 	atomic_store(&ep->state, TCP_EP_CLOSED);
 	tcp_wake_del(ep);
 	tcp_recv_drop(ep);
+	tcp_kept_end(ep);
 	rx_unlock();
 	/* from now on no other thread sets one of them */
 	rds_timer_cancel(&ep->deadline);
