@@ -57,6 +57,8 @@ void rds_relay_kept_leave(void);			     /* this process ends, and takes nothing 
 void rds_relay_kept_forget(void);			     /* forked child */
 /* Helper, control: the box of that address; NULL: this process has none. */
 const _Atomic int *rds_relay_box(const struct in6_addr *addr, uint32_t scope);
+/* Does any process have the box of that address? */
+bool rds_relay_box_exists(const struct in6_addr *addr, uint32_t scope);
 /* control: another process is the owner of an address, and offers its box.  Begins to listen for that. */
 void rds_relay_box_await(void);
 

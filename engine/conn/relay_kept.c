@@ -167,13 +167,44 @@ const _Atomic int *rds_relay_box(const struct in6_addr *addr, uint32_t scope)
 	return b && atomic_load(&b->fd) >= 0 ? &b->fd : NULL;
 }
 
+/* Those of other registries have other names. */
+static void box_name(const struct in6_addr *addr, uint32_t scope, struct rds_procid *name)
+{
+	struct {
+		uint64_t dev, ino;
+		struct in6_addr addr;
+		uint64_t scope;
+	} of = {.addr = *addr, .scope = scope};
+	const unsigned char *bytes = (const unsigned char *)&of;
+	uint64_t h[2] = {0xcbf29ce484222325u, 0x9e3779b97f4a7c15u};
+	struct stat st = {0};
+	unsigned i;
+
+	os_fstat(os_fd(registry_fds(rds_node_registry)), &st);
+	of.dev = st.st_dev;
+	of.ino = st.st_ino;
+	for (i = 0; i < 2 * sizeof(of); i++)
+		h[i % 2] = (h[i % 2] ^ bytes[i / 2]) * 0x100000001b3u;
+	memcpy(name, h, sizeof(*name));
+}
+
+bool rds_relay_box_exists(const struct in6_addr *addr, uint32_t scope)
+{
+	struct rds_procid name;
+
+	box_name(addr, scope, &name);
+	return rds_trunk_box_exists(&name);
+}
+
 /* The owner's; NULL: it cannot be made. */
 static struct kept_box *box_make(const struct in6_addr *addr, uint32_t scope)
 {
 	struct kept_box *b = box_get(addr, scope);
+	struct rds_procid name;
 
+	box_name(addr, scope, &name);
 	if (b && atomic_load(&b->fd) < 0)
-		os_dup_high_slot(rds_trunk_box_new(), &b->fd);
+		os_dup_high_slot(rds_trunk_box_new(&name), &b->fd);
 	return b && atomic_load(&b->fd) >= 0 ? b : NULL;
 }
 

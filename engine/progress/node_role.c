@@ -20,6 +20,7 @@
 #include <stdlib.h>
 
 #define AGAIN_NS (10 * 1000000ull)
+#define WAYS 200u
 #define LEFT_NS (1 * 1000000ull)
 #define TRIES 20u
 #define SELDOM_NS (1000 * 1000000ull)
@@ -33,6 +34,7 @@ struct node_role {
 	struct rds_helper_event ended;
 	struct rds_timer again;
 	unsigned tries;
+	unsigned gave_way;
 	unsigned late; /* how often what the last owner has given to us could not be received yet */
 };
 
@@ -112,11 +114,20 @@ static bool role_take(struct node_role *r)
 	return true;
 }
 
-/* A former owner has left something, perhaps: the helper takes that over, when all of that one has ended. */
+/*
+ * A former owner has left something, perhaps: the helper takes that over, when all of that one has ended.  Who
+ * has not got the box lets those go first that have it.
+ */
 static bool role_waits(struct node_role *r)
 {
-	if (!rds_relay_box(&r->addr, r->scope))
-		return false;
+	if (!rds_relay_box(&r->addr, r->scope)) {
+		if (!rds_relay_box_exists(&r->addr, r->scope) || ++r->gave_way > WAYS) {
+			r->gave_way = 0;
+			return false;
+		}
+		role_again(r, AGAIN_NS);
+		return true;
+	}
 	if (!rds_helper_is_self)
 		role_again(r, 0);
 	else if (rds_relay_heir_may(&r->addr, r->scope))

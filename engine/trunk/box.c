@@ -12,24 +12,35 @@
 #include <sys/mman.h>
 #include <sys/un.h>
 
+#include "engine/node/socket_name.h"
 #include "engine/sys/log.h"
 #include "engine/sys/os.h"
 #include "engine/trunk/memory.h"
 
+#define NAME "rds.box."
 #define BOX_MAGIC 0x786f6274u
 #define BOX_BYTES (1 << 20)
 #define PACKETS_MAX 4096u
 
-int rds_trunk_box_new(void)
+static int box_bind(int fd, const struct rds_procid *name)
 {
-	struct sockaddr_un sun = {.sun_family = AF_UNIX};
+	struct sockaddr_un sun;
+	socklen_t len = rds_node_name_address(NAME, name, &sun);
+	int err = os_bind(fd, (struct sockaddr *)&sun, len);
+
+	return err == -EADDRINUSE ? os_bind(fd, (struct sockaddr *)&sun, sizeof(sun.sun_family)) : err; /* any name */
+}
+
+int rds_trunk_box_new(const struct rds_procid *name)
+{
 	int fd = os_socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err, bytes = BOX_BYTES;
+	struct sockaddr_un sun;
 	socklen_t len = sizeof(sun);
 
 	if (fd < 0)
 		return fd;
 	os_setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)); /* the kernel's limit is lower, mostly */
-	err = os_bind(fd, (struct sockaddr *)&sun, sizeof(sun.sun_family)); /* any name */
+	err = box_bind(fd, name);
 	if (!err)
 		err = os_getsockname(fd, (struct sockaddr *)&sun, &len);
 	if (!err)
@@ -38,6 +49,19 @@ int rds_trunk_box_new(void)
 		return fd;
 	os_close(fd);
 	return err;
+}
+
+/* Nobody can connect to one that is connected to itself. */
+bool rds_trunk_box_exists(const struct rds_procid *name)
+{
+	struct sockaddr_un sun;
+	socklen_t len = rds_node_name_address(NAME, name, &sun);
+	int fd = os_socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	bool is = fd >= 0 && os_connect(fd, (struct sockaddr *)&sun, len) == -EPERM;
+
+	if (fd >= 0)
+		os_close(fd);
+	return is;
 }
 
 bool rds_trunk_box_is_one(int box)

@@ -143,7 +143,9 @@ struct rds_trunk_packet {
 	uint64_t id;   /* of the trunk */
 	uint64_t made; /* when: of two for the same addresses the later one counts */
 };
-int rds_trunk_box_new(void); /* descriptor or -errno */
+/* Descriptor or -errno.  It has the name, unless another box has it. */
+int rds_trunk_box_new(const struct rds_procid *name);
+bool rds_trunk_box_exists(const struct rds_procid *name); /* does any process have it? */
 bool rds_trunk_box_is_one(int box);
 /*
  * The trunk goes with that box from now on: leaves its packet there, with the carrier that it has (-1:

@@ -276,7 +276,7 @@ static void set_trouble(const char *name)
 	trouble = known[i].trouble;
 	all->endless = true;
 	all->paced = trouble != trouble_none;
-	all->losses = trouble == trouble_owner_killed;
+	all->losses = false;
 }
 
 static void options(int argc, char **argv)
