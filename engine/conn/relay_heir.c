@@ -227,11 +227,12 @@ static struct rds_conn *heir_conn(const struct rds_trunk_image *img)
 /* fds: the memory, and the carrier, which is taken if there is one. */
 static int heir_take_one(const struct in6_addr *addr, uint32_t scope, const struct rds_trunk_packet *p, int fds[2])
 {
-	int64_t brought = fds[1] < 0 ? 0 : rds_transport_set.node->ops->kept_brought(fds[1]);
+	struct rds_trunk_brought brought = {0};
+	bool carried = fds[1] >= 0 && !rds_transport_set.node->ops->kept_brought(fds[1], &brought);
 	struct rds_trunk_image img;
 	struct rds_conn *conn = NULL;
 	struct rds_trunk *t = NULL;
-	int err = rds_trunk_image_open(fds[0], brought < 0 ? 0 : p->carrier, brought < 0 ? 0 : (uint64_t)brought, &img);
+	int err = rds_trunk_image_open(fds[0], carried ? p->carrier : 0, &brought, &img);
 
 	if (err)
 		return err;

@@ -33,6 +33,7 @@
 
 struct rds_transport;
 struct rds_trunk;
+struct rds_trunk_brought;
 struct rds_ep;	 /* a transport's endpoint; starts with struct rds_ep_head */
 struct rds_conn; /* the engine's connection: opaque to a transport, passed back in every up-call */
 
@@ -240,12 +241,12 @@ struct rds_transport_ops {
 	/*
 	 * Only with NODE, helper: what is kept of the endpoint's messages for other processes, and for the
 	 * next one that has the connection (engine/trunk).  begin: up->trunk says from now on where.
-	 * brought: so many bytes have been read from a carrier that another process had; -errno: it is none.
+	 * brought: how far a carrier of another process was read; 0, or -errno: it is none.
 	 * adopt: a carrier of a process that has ended.  What it brings is received, which may be kept in the
 	 * trunk already, and it breaks.  Takes fd.  0, or -errno: it is closed.
 	 */
 	void (*kept_begin)(struct rds_ep *ep);
-	int64_t (*kept_brought)(int fd);
+	int (*kept_brought)(int fd, struct rds_trunk_brought *out);
 	int (*kept_adopt)(struct rds_transport *t, const struct rds_conn_id *id, int fd, struct rds_trunk *trunk,
 			  uint32_t carrier);
 	/*

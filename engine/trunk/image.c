@@ -162,38 +162,52 @@ static int image_entries(struct rds_trunk_image *img, const struct trunk_head *h
 /* ---- the window ---- */
 
 /*
- * Bytes [at, received) of the carrier's stream are there; those before `at` are done.  One that was not used
+ * If nothing has come since the carrier was closed, each read takes all that there is, or as much as it asks
+ * for.  So it is known whether the last byte is one.
+ */
+static uint64_t window_end(const struct rds_trunk_brought *b, uint64_t base, uint64_t end)
+{
+	uint64_t more = b->bytes - end;
+
+	if (b->or_less && end >= base && end - base < TRUNK_WINDOW && b->bytes > end &&
+	    (more == 1 || more == trunk_read_room(base, end) + 1))
+		return b->bytes - 1;
+	return b->bytes;
+}
+
+/*
+ * Bytes [at, end) of the carrier's stream are there; those before `at` are done.  One that was not used
  * yet has brought nothing so far, if nothing was read from it.
  */
-static void image_window(struct rds_trunk_image *img, const struct trunk_head *h, uint64_t base, uint64_t received)
+static void image_window(struct rds_trunk_image *img, const struct trunk_head *h, uint64_t base, uint64_t end)
 {
-	if (!img->carrier || received <= img->at)
+	if (!img->carrier || end <= img->at)
 		return;
-	if (base > img->at || received - base > TRUNK_WINDOW) {
+	if (base > img->at || end - base > TRUNK_WINDOW) {
 		img->carrier = 0;
 		return;
 	}
 	img->bytes = (const unsigned char *)h + TRUNK_WINDOW_AT + (size_t)(img->at - base);
-	img->nbytes = (size_t)(received - img->at);
+	img->nbytes = (size_t)(end - img->at);
 }
 
 /* Which carrier came with the memory, and what is known of it there. */
-static void image_carrier(struct rds_trunk_image *img, const struct trunk_head *h, uint32_t carrier, uint64_t received)
+static void image_carrier(struct rds_trunk_image *img, const struct trunk_head *h, uint32_t carrier, bool began)
 {
 	bool used = carrier && img->carrier == carrier;
 
 	if (!used)
 		img->at = 0;
-	if (!carrier || carrier <= atomic_load(&h->over) || (!used && received))
+	if (!carrier || carrier <= atomic_load(&h->over) || (!used && began))
 		img->carrier = 0;
 	else
 		img->carrier = carrier;
 }
 
-int rds_trunk_image_open(int memory, uint32_t carrier, uint64_t received, struct rds_trunk_image *img)
+int rds_trunk_image_open(int memory, uint32_t carrier, const struct rds_trunk_brought *b, struct rds_trunk_image *img)
 {
 	const struct trunk_head *h;
-	uint64_t base;
+	uint64_t base, end;
 	int err;
 
 	memset(img, 0, sizeof(*img));
@@ -205,14 +219,15 @@ int rds_trunk_image_open(int memory, uint32_t carrier, uint64_t received, struct
 	h = img->map;
 	err = image_head(h, img);
 	base = atomic_load(&h->base);
+	end = window_end(b, base, atomic_load(&h->end));
 	img->at = atomic_load(&h->done);
-	image_carrier(img, h, carrier, received);
+	image_carrier(img, h, carrier, b->bytes);
 	if (!err)
 		err = image_entries(img, h);
 	if (err)
 		rds_trunk_image_close(img);
 	else
-		image_window(img, h, base, received);
+		image_window(img, h, base, end);
 	return err;
 }
 

@@ -23,6 +23,7 @@
 #define TRUNK_WINDOW_AT ((size_t)TRUNK_SEG)
 #define TRUNK_SEGS_AT (TRUNK_WINDOW_AT + TRUNK_WINDOW)
 #define TRUNK_SIZE (TRUNK_SEGS_AT + (size_t)TRUNK_SEGS * TRUNK_SEG)
+#define TRUNK_READ_MOST ((size_t)256 << 10)
 #define TRUNK_ALIGN 16u
 _Static_assert(TRUNK_WINDOW >= 2 * TRUNK_FRAME_MAX + 2 * TRUNK_SEG, "the second half has room for a message");
 
@@ -55,15 +56,23 @@ struct trunk_head {
 	_Atomic uint64_t sent, acked, next_rx;
 	/*
 	 * Byte `base` of the carrier's stream is the first one of the window, and bytes before `done` are
-	 * done.  How many were read the kernel knows.
+	 * done.  How many were read the kernel knows; `end` is as of the last read that has returned.
 	 */
 	_Atomic uint32_t carrier; /* 0: the window is not in use */
 	_Atomic uint32_t over;	  /* all that carriers up to that one have brought is done */
-	_Atomic uint64_t base, done;
+	_Atomic uint64_t base, done, end;
 	_Atomic uint32_t used[TRUNK_SEGS];
 	struct trunk_slot members[RDS_TRUNK_MEMBERS];
 };
 _Static_assert(sizeof(struct trunk_head) <= TRUNK_WINDOW_AT, "the window is behind the head");
+
+/* So much is read at once. */
+static inline size_t trunk_read_room(uint64_t base, uint64_t end)
+{
+	size_t room = TRUNK_WINDOW - (size_t)(end - base);
+
+	return room < TRUNK_READ_MOST ? room : TRUNK_READ_MOST;
+}
 
 static inline size_t trunk_entry_size(uint32_t len)
 {

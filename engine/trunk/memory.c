@@ -364,11 +364,18 @@ static void window_set_base(struct rds_trunk *t, uint64_t base)
 	atomic_store_explicit(&t->head->base, base, memory_order_release);
 }
 
+static void window_set_end(struct rds_trunk *t, uint64_t end)
+{
+	t->end = end;
+	atomic_store_explicit(&t->head->end, end, memory_order_release);
+}
+
 void rds_trunk_window_begin(struct rds_trunk *t, uint32_t carrier, uint64_t at)
 {
 	atomic_store_explicit(&t->head->carrier, 0, memory_order_release);
 	t->carrier = carrier;
-	t->done = t->end = at;
+	t->done = at;
+	window_set_end(t, at);
 	window_set_base(t, at);
 	atomic_store_explicit(&t->head->done, at, memory_order_release);
 	atomic_store_explicit(&t->head->carrier, carrier, memory_order_release);
@@ -385,13 +392,13 @@ void rds_trunk_window_end(struct rds_trunk *t, uint32_t carrier)
 
 void *rds_trunk_window_room(const struct rds_trunk *t, size_t *n)
 {
-	*n = TRUNK_WINDOW - (size_t)(t->end - t->base);
+	*n = trunk_read_room(t->base, t->end);
 	return window_at(t, t->end);
 }
 
 void rds_trunk_window_filled(struct rds_trunk *t, size_t n)
 {
-	t->end += n;
+	window_set_end(t, t->end + n);
 }
 
 const unsigned char *rds_trunk_window_bytes(const struct rds_trunk *t, size_t *n)

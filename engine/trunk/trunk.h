@@ -78,7 +78,8 @@ void rds_trunk_received(struct rds_trunk *t, uint64_t next_rx, uint32_t peer_gen
 void rds_trunk_window_begin(struct rds_trunk *t, uint32_t carrier, uint64_t at);
 /* All that the carrier has brought is done, and nothing more comes by it. */
 void rds_trunk_window_end(struct rds_trunk *t, uint32_t carrier);
-void *rds_trunk_window_room(const struct rds_trunk *t, size_t *n); /* at least one byte */
+/* All that there is is to be read, up to n, which is at least 1. */
+void *rds_trunk_window_room(const struct rds_trunk *t, size_t *n);
 void rds_trunk_window_filled(struct rds_trunk *t, size_t n);
 /* What is there and not done.  Another process of this user may change it at any time. */
 const unsigned char *rds_trunk_window_bytes(const struct rds_trunk *t, size_t *n);
@@ -103,6 +104,12 @@ struct rds_trunk_member {
 
 #define RDS_TRUNK_MEMBERS 512u
 
+/* How far a carrier of another process was read, as the kernel says. */
+struct rds_trunk_brought {
+	uint64_t bytes;
+	bool or_less; /* by one: the end of the stream may be counted, and nothing has come since */
+};
+
 struct rds_trunk_image {
 	struct rds_trunk_name name;
 	uint64_t id;
@@ -119,10 +126,10 @@ struct rds_trunk_image {
 	void *map;
 };
 /*
- * Reads another process's memory, whatever is there.  carrier: of the descriptor that came with it; and
- * how many bytes were read from that.  0 or -errno; -EPROTO: this is no trunk.
+ * Reads another process's memory, whatever is there.  carrier: of the descriptor that came with it.
+ * 0 or -errno; -EPROTO: this is no trunk.
  */
-int rds_trunk_image_open(int memory, uint32_t carrier, uint64_t received, struct rds_trunk_image *img);
+int rds_trunk_image_open(int memory, uint32_t carrier, const struct rds_trunk_brought *b, struct rds_trunk_image *img);
 void rds_trunk_image_close(struct rds_trunk_image *img);
 /* A trunk of this process with the same content.  NULL and *err. */
 struct rds_trunk *rds_trunk_new_from(struct rds_trunk_image *img, int *err);

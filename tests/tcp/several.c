@@ -35,6 +35,7 @@ int network[2];
 static unsigned lives[PLACES], troubles = 1;
 static void (*trouble)(unsigned host);
 static const char *preload;
+static bool unpaced;
 static int memory;
 
 static bool is_place(unsigned i)
@@ -264,18 +265,19 @@ static void set_trouble(const char *name)
 		void (*trouble)(unsigned host);
 	} known[] = {{"owner-ends", trouble_owner_ends},
 		     {"owner-killed", trouble_owner_killed},
+		     {"owners-killed", trouble_owners_killed},
 		     {"member-killed", trouble_member_killed},
 		     {"member-stopped", trouble_member_stopped},
 		     {"unpaced", trouble_none}};
 	unsigned i;
 
-	for (i = 0; i < 5 && strcmp(name, known[i].name); i++)
+	for (i = 0; i < 6 && strcmp(name, known[i].name); i++)
 		;
-	if (i == 5)
+	if (i == 6)
 		fail("no trouble %s", name);
 	trouble = known[i].trouble;
 	all->endless = true;
-	all->paced = trouble != trouble_none;
+	all->paced = trouble != trouble_none && !unpaced;
 	all->losses = false;
 }
 
@@ -283,7 +285,7 @@ static void options(int argc, char **argv)
 {
 	int c;
 
-	while ((c = getopt(argc, argv, "p:n:S:l:kbot:c:")) != -1) {
+	while ((c = getopt(argc, argv, "p:n:S:l:kbout:c:")) != -1) {
 		if (c == 'p')
 			all->per_host = (unsigned)atoi(optarg);
 		else if (c == 'n')
@@ -298,6 +300,8 @@ static void options(int argc, char **argv)
 			all->blocking = true;
 		else if (c == 'o')
 			all->typed = true;
+		else if (c == 'u')
+			unpaced = true;
 		else if (c == 'c')
 			troubles = (unsigned)atoi(optarg);
 		else if (c == 't')

@@ -107,6 +107,7 @@ unsigned connections_of(unsigned host);
 /* several_trouble.c */
 void trouble_owner_ends(unsigned host);
 void trouble_owner_killed(unsigned host);
+void trouble_owners_killed(unsigned host);
 void trouble_member_killed(unsigned host);
 void trouble_member_stopped(unsigned host);
 void trouble_none(unsigned host);

@@ -12,6 +12,7 @@
 #define SPREAD 600 /* messages: at most so many come before the next trouble */
 #define ASIDE 25   /* messages of each pair, while one process is stopped */
 #define TOO_MANY 20
+#define NEXT_US 3000 /* at most so long after the next one listens */
 
 double slowest;
 
@@ -46,6 +47,20 @@ static unsigned member_now(unsigned host)
 	return i < owner ? i : i + 1;
 }
 
+static void begin_again(unsigned place)
+{
+	start(place);
+	until(atomic_load(&all->place[place].life), "place %u is there again", place);
+}
+
+static void all_again(double begin)
+{
+	atomic_fetch_add(&all->epoch, 1);
+	until(all_heard(atomic_load(&all->epoch)), "all hear from all, after %u deaths", atomic_load(&all->epoch));
+	if (seconds() - begin > slowest)
+		slowest = seconds() - begin;
+}
+
 /* Its process has ended, or is to be killed; and then everything goes on. */
 static void replace(unsigned place, bool kills)
 {
@@ -53,12 +68,8 @@ static void replace(unsigned place, bool kills)
 
 	until(expects_end(place, kills), "place %u ends", place);
 	begin = seconds();
-	atomic_fetch_add(&all->epoch, 1);
-	start(place);
-	until(atomic_load(&all->place[place].life), "place %u is there again", place);
-	until(all_heard(atomic_load(&all->epoch)), "all hear from all, after %u deaths", atomic_load(&all->epoch));
-	if (seconds() - begin > slowest)
-		slowest = seconds() - begin;
+	begin_again(place);
+	all_again(begin);
 }
 
 static void ends(unsigned place)
@@ -71,15 +82,19 @@ static void ends(unsigned place)
 	replace(place, false);
 }
 
-static void killed(unsigned place)
+static void strike(unsigned place)
 {
 	struct place *p = &all->place[place];
 	unsigned life = atomic_exchange(&p->life, 0);
 
 	atomic_store(&p->lives[life].fate, KILLED);
-	atomic_fetch_add(&all->kills, 1);
 	may_end[place] = true;
 	kill(pids[place], SIGKILL);
+}
+
+static void killed(unsigned place)
+{
+	strike(place);
 	replace(place, true);
 }
 
@@ -93,6 +108,24 @@ void trouble_owner_killed(unsigned host)
 {
 	some_more();
 	killed(owner_now(host));
+}
+
+/* The next one has hardly begun, or has to take over from two at once. */
+void trouble_owners_killed(unsigned host)
+{
+	unsigned place[3], n = 2 + (unsigned)(drawn() % 2), i;
+
+	some_more();
+	for (i = 0; i < n; i++) {
+		place[i] = owner_now(host);
+		if (i)
+			usleep((unsigned)(drawn() % NEXT_US));
+		strike(place[i]);
+		until(expects_end(place[i], true), "place %u ends", place[i]);
+	}
+	for (i = 0; i < n; i++)
+		begin_again(place[i]);
+	all_again(seconds());
 }
 
 void trouble_member_killed(unsigned host)

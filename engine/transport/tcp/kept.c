@@ -16,9 +16,8 @@
 
 #include "engine/transport/tcp/tcp.h"
 
-#define READ_MOST (256u << 10)
 #define LOOKS 64
-enum { TIME_WAIT = 6, CLOSE_WAIT = 8, LAST_ACK = 9, CLOSING = 11 }; /* of the kernel's states */
+enum { CLOSED = 7, TIME_WAIT = 6, CLOSE_WAIT = 8, LAST_ACK = 9, CLOSING = 11 }; /* of the kernel's states */
 
 /* ---- the owner ---- */
 
@@ -89,12 +88,9 @@ bool tcp_kept_parse(struct tcp_ep *ep)
 
 ssize_t tcp_kept_read(struct tcp_ep *ep, size_t *asked)
 {
-	size_t room;
-	void *to = rds_trunk_window_room(ep->trunk, &room);
-	ssize_t n;
+	void *to = rds_trunk_window_room(ep->trunk, asked);
+	ssize_t n = os_recv(atomic_load(&ep->fd), to, *asked, MSG_DONTWAIT);
 
-	*asked = room < READ_MOST ? room : READ_MOST;
-	n = os_recv(atomic_load(&ep->fd), to, *asked, MSG_DONTWAIT);
 	if (n > 0)
 		rds_trunk_window_filled(ep->trunk, (size_t)n);
 	return n;
@@ -111,14 +107,14 @@ void tcp_kept_end(struct tcp_ep *ep)
 
 /* ---- the next one ---- */
 
-/* The peer's end counts as a byte. */
+/* The peer's end counts as a byte.  If our socket is closed it cannot be told whether it has come. */
 static bool state_has_end(unsigned state)
 {
 	return state == CLOSE_WAIT || state == LAST_ACK || state == CLOSING || state == TIME_WAIT;
 }
 
 /* More may come meanwhile: then once more. */
-int64_t tcp_kept_brought(int fd)
+int tcp_kept_brought(int fd, struct rds_trunk_brought *out)
 {
 	struct tcp_info a, b;
 	socklen_t len = sizeof(a);
@@ -140,7 +136,9 @@ int64_t tcp_kept_brought(int fd)
 			return -EOPNOTSUPP;
 	} while ((a.tcpi_bytes_received != b.tcpi_bytes_received || a.tcpi_state != b.tcpi_state) && looks--);
 	there = (int64_t)b.tcpi_bytes_received - state_has_end(b.tcpi_state) - there;
-	return there < 0 ? 0 : there;
+	out->bytes = there < 0 ? 0 : (uint64_t)there;
+	out->or_less = b.tcpi_state == CLOSED;
+	return 0;
 }
 
 int tcp_kept_adopt(struct rds_transport *t, const struct rds_conn_id *id, int fd, struct rds_trunk *trunk,

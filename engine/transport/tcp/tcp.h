@@ -284,7 +284,7 @@ bool tcp_kept_parse(struct tcp_ep *ep); /* false: nothing more is to be received
 ssize_t tcp_kept_read(struct tcp_ep *ep, size_t *asked);
 void tcp_kept_end(struct tcp_ep *ep); /* rx */
 void tcp_kept_begin(struct rds_ep *ep);
-int64_t tcp_kept_brought(int fd);
+int tcp_kept_brought(int fd, struct rds_trunk_brought *out);
 int tcp_kept_adopt(struct rds_transport *t, const struct rds_conn_id *id, int fd, struct rds_trunk *trunk, uint32_t carrier);
 
 /* pressure.c; helper */
