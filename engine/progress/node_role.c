@@ -93,11 +93,15 @@ static void role_is_taken(struct node_role *r)
 		      rds_ip_str(&r->addr, at));
 }
 
-/* It listens already. */
+/* It listens already, so no other process does the same now.  Not before all of the last owner has ended. */
 static bool role_take(struct node_role *r)
 {
 	uint32_t entry;
 
+	if (rds_relay_heir_may(&r->addr, r->scope)) {
+		role_again(r, LEFT_NS);
+		return false;
+	}
 	if (rds_relay_take(&r->addr, r->scope, &entry)) {
 		role_again(r, AGAIN_NS); /* the last one has yet to leave the registry */
 		return false;
@@ -114,26 +118,19 @@ static bool role_take(struct node_role *r)
 	return true;
 }
 
-/*
- * A former owner has left something, perhaps: the helper takes that over, when all of that one has ended.  Who
- * has not got the box lets those go first that have it.
- */
-static bool role_waits(struct node_role *r)
+/* Who has not got the box of the address lets those go first that have it.  The helper takes it over. */
+static bool role_gives_way(struct node_role *r)
 {
-	if (!rds_relay_box(&r->addr, r->scope)) {
-		if (!rds_relay_box_exists(&r->addr, r->scope) || ++r->gave_way > WAYS) {
-			r->gave_way = 0;
-			return false;
-		}
-		role_again(r, AGAIN_NS);
-		return true;
+	if (rds_relay_box(&r->addr, r->scope)) {
+		if (!rds_helper_is_self)
+			role_again(r, 0);
+		return !rds_helper_is_self;
 	}
-	if (!rds_helper_is_self)
-		role_again(r, 0);
-	else if (rds_relay_heir_may(&r->addr, r->scope))
-		role_again(r, LEFT_NS);
-	else
+	if (!rds_relay_box_exists(&r->addr, r->scope) || ++r->gave_way > WAYS) {
+		r->gave_way = 0;
 		return false;
+	}
+	role_again(r, AGAIN_NS);
 	return true;
 }
 
@@ -151,7 +148,7 @@ static bool role_try(struct node_role *r)
 		role_watch(r, pid);
 		return false;
 	}
-	if (role_waits(r))
+	if (role_gives_way(r))
 		return false;
 	ret = t->ops->claims(t, &r->addr, r->scope);
 	if (ret > 0)
