@@ -115,6 +115,7 @@ void rds_queue_answer_add(struct rds_conn *conn, struct rds_queue_item *q);
 
 /* send_queue.c; conn->tx held unless said otherwise */
 void rds_queue_busy_add(struct rds_conn *conn);
+void rds_conn_note_kept(const struct rds_conn *conn, uint64_t seq); /* relay_kept.c */
 /*
  * Before the message is given to an endpoint: the peer may acknowledge it before the call returns.
  */
@@ -123,7 +124,7 @@ static inline void rds_conn_note_sending(struct rds_conn *conn, uint64_t seq)
 	if (seq > atomic_load_explicit(&conn->sent, memory_order_relaxed)) {
 		atomic_store_explicit(&conn->sent, seq, memory_order_relaxed);
 		if (unlikely(conn->relay == RDS_RELAY_NODE && conn->seldom && conn->seldom->trunk))
-			rds_trunk_sending(conn->seldom->trunk, seq);
+			rds_conn_note_kept(conn, seq);
 	}
 }
 /*

@@ -82,6 +82,11 @@ void rds_relay_is_queued(struct rds_conn *to, struct rds_queue_item *q)
 	q->ref = NULL;
 }
 
+void rds_conn_note_kept(const struct rds_conn *conn, uint64_t seq)
+{
+	rds_trunk_sending(conn->seldom->trunk, seq);
+}
+
 void rds_relay_acked(struct rds_conn *conn)
 {
 	if (!conn->seldom)
