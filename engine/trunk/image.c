@@ -82,12 +82,26 @@ static void image_note_done(struct rds_trunk_image *img, const struct trunk_entr
 		img->next_rx = e->seq + 1;
 }
 
+static struct rds_trunk_found *image_room(struct rds_trunk_image *img)
+{
+	unsigned n = img->nfound;
+	struct rds_trunk_found *more;
+
+	if (n && (n & (n - 1))) /* room for twice as many, at each power of 2 */
+		return &img->found[n];
+	more = realloc(img->found, (n ? 2 * (size_t)n : 1) * sizeof(*more));
+	if (!more)
+		return NULL;
+	img->found = more;
+	return &more[n];
+}
+
 static int image_add(struct rds_trunk_image *img, const struct trunk_entry *e, const void *data)
 {
-	struct rds_trunk_found *f = &img->found[img->nfound];
+	struct rds_trunk_found *f = img->nfound < FOUND_MAX ? image_room(img) : NULL;
 
-	if (img->nfound == FOUND_MAX)
-		return -EPROTO;
+	if (!f)
+		return img->nfound < FOUND_MAX ? -ENOMEM : -EPROTO;
 	*f = (struct rds_trunk_found){.order = e->order,
 				      .m = {.way = e->way,
 					    .marked = e->marked,
@@ -140,20 +154,13 @@ static int by_order(const void *a, const void *b)
 
 static int image_entries(struct rds_trunk_image *img, const struct trunk_head *h)
 {
-	struct rds_trunk_found *fit;
 	unsigned i;
 	int err = 0;
 
-	img->found = malloc(FOUND_MAX * sizeof(*img->found)); /* pages that are not written cost nothing */
-	if (!img->found)
-		return -ENOMEM;
 	for (i = 0; i < RDS_TRUNK_MEMBERS; i++)
 		image_note_member(img, &h->members[i].id, atomic_load(&h->members[i].number));
 	for (i = 0; i < TRUNK_SEGS && !err; i++)
 		err = image_seg(img, h, i);
-	fit = err ? NULL : realloc(img->found, (img->nfound + 1) * sizeof(*img->found));
-	if (fit)
-		img->found = fit;
 	if (img->nfound)
 		qsort(img->found, img->nfound, sizeof(*img->found), by_order);
 	return err;
