@@ -11,6 +11,8 @@
  * Who is the owner is in the registry: the process that has bound port 1 of A, which no program can bind.
  * So the role passes on as ports do, whatever way its owner ends.
  *
+ * What the owner has taken outlives it (relay_kept.c), and the next owner goes on with it (relay_heir.c).
+ *
  * What is relayed gets a header of its own, with the ports, and towards a member K's number (relay_had.c):
  * neither side believes what is of this library alone.  It is received under rx, and waits in one list for a thread without locks,
  * which moves it with `control` held from end to end.  So it stays in order.
@@ -230,7 +232,8 @@ static void item_number(struct rds_queue_item *q, const struct rds_conn *node, c
 }
 
 /* out: to the node; else it comes from there */
-static enum rds_rx_verdict relay_add(struct rds_conn *node, const struct rds_rx *rx, struct rds_trunk_ref *ref, bool out)
+static enum rds_rx_verdict relay_add(struct rds_conn *node, const struct rds_rx *rx, struct rds_trunk_ref *ref,
+				     bool out)
 {
 	struct rds_queue_item *q = relay_item(rx);
 

@@ -313,7 +313,8 @@ void rds_relay_heir_take(const struct in6_addr *addr, uint32_t scope)
 		if (!err && packet_counts(all, &p))
 			err = heir_take_one(addr, scope, &p, fds);
 		if (err)
-			rds_warn("what the former owner of the address had of another host is lost: %s", strerror(-err));
+			rds_warn("what the former owner of the address had of another host is lost: %s",
+				 strerror(-err));
 		if (fds[0] >= 0)
 			os_close(fds[0]);
 		if (fds[1] >= 0)
@@ -330,10 +331,10 @@ void rds_relay_heir_go_on(void)
 
 	while ((c = heir_carriers)) {
 		heir_carriers = c->next;
-		err = atomic_load(&c->fd) < 0 ? -EBADF
-					      : rds_transport_set.node->ops->kept_adopt(rds_transport_set.node, &c->id,
-											 atomic_load(&c->fd), c->trunk,
-											 c->number);
+		err = atomic_load(&c->fd) < 0
+			      ? -EBADF
+			      : rds_transport_set.node->ops->kept_adopt(rds_transport_set.node, &c->id,
+									atomic_load(&c->fd), c->trunk, c->number);
 		if (err)
 			rds_warn("what another host had sent to the former owner is lost: %s", strerror(-err));
 		free(c);

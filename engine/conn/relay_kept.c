@@ -122,8 +122,9 @@ bool rds_relay_keep(struct rds_conn *node, const struct rds_conn *from, const st
 	}
 	*ref = rds_trunk_add(node->seldom->trunk, &m);
 	if (!*ref && m.way == RDS_TRUNK_IN)
-		rds_warn_once("other processes take so little of what another host sends that the rest would be lost if "
-			      "this one were killed");
+		rds_warn_once(
+			"other processes take so little of what another host sends that the rest would be lost if "
+			"this one were killed");
 	return *ref;
 }
 
@@ -360,8 +361,9 @@ static void box_take(const struct kept_offer *offer, int fd)
 	struct kept_box *b;
 
 	rds_lock(&rds_lock_control);
-	b = rds_transport_node_has(&offer->addr, offer->scope) || !rds_trunk_box_is_one(fd) ? NULL
-											    : box_get(&offer->addr, offer->scope);
+	b = rds_transport_node_has(&offer->addr, offer->scope) || !rds_trunk_box_is_one(fd)
+		    ? NULL
+		    : box_get(&offer->addr, offer->scope);
 	if (b) {
 		os_close_slot(&b->fd);
 		os_dup_high_slot(fd, &b->fd);

@@ -157,12 +157,11 @@ static bool queue_take(struct rds_conn *conn, const struct queue_wanted *w, stru
 
 bool rds_queue_take_port(struct rds_conn *conn, uint16_t port, uint64_t from, struct rds_queue_item **list)
 {
-	return queue_take(conn,
-			  &(struct queue_wanted){.is = item_is_for_port,
-						 .is_unacked = unacked_is_for_port,
-						 .port = port,
-						 .from = from},
-			  list);
+	return queue_take(
+		conn,
+		&(struct queue_wanted){
+			.is = item_is_for_port, .is_unacked = unacked_is_for_port, .port = port, .from = from},
+		list);
 }
 
 bool rds_queue_take_all(struct rds_conn *conn, struct rds_queue_item **list)

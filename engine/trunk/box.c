@@ -230,7 +230,8 @@ static bool memory_is_left(int memory)
 	void *map;
 	bool left;
 
-	if (os_memfd_sealed_size(memory, 0) < (int64_t)sizeof(*h) || os_mmap(sizeof(*h), PROT_READ, MAP_SHARED, memory, 0, &map))
+	if (os_memfd_sealed_size(memory, 0) < (int64_t)sizeof(*h) ||
+	    os_mmap(sizeof(*h), PROT_READ, MAP_SHARED, memory, 0, &map))
 		return false;
 	h = map;
 	left = atomic_load(&h->left);

@@ -48,7 +48,8 @@ static int image_head(const struct trunk_head *h, struct rds_trunk_image *img)
 
 static bool entry_is_valid(const struct trunk_entry *e, size_t room)
 {
-	return (e->way == RDS_TRUNK_OUT || e->way == RDS_TRUNK_IN) && e->len <= RDS_MAX_MSG && trunk_entry_size(e->len) <= room;
+	return (e->way == RDS_TRUNK_OUT || e->way == RDS_TRUNK_IN) && e->len <= RDS_MAX_MSG &&
+	       trunk_entry_size(e->len) <= room;
 }
 
 /* By the time of each process's end all that it has sent is here, or with it. */

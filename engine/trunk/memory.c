@@ -151,7 +151,8 @@ static void segs_trim(struct rds_trunk *t)
 		atomic_store_explicit(trunk_used(t, i), 0, memory_order_release);
 	if (t->at_seg >= SEGS_KEPT)
 		t->at = 0;
-	os_syscall(SYS_madvise, (long)trunk_seg(t, SEGS_KEPT), (long)(t->high - SEGS_KEPT) * TRUNK_SEG, MADV_REMOVE, 0, 0, 0);
+	os_syscall(SYS_madvise, (long)trunk_seg(t, SEGS_KEPT), (long)(t->high - SEGS_KEPT) * TRUNK_SEG, MADV_REMOVE, 0,
+		   0, 0);
 	t->high = SEGS_KEPT;
 }
 

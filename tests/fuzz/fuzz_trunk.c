@@ -87,9 +87,9 @@ static void make(void)
 
 static void patch_one(const uint8_t **data, size_t *size)
 {
-	unsigned char *const begin[4] = {
-		(unsigned char *)t->head, (unsigned char *)(uintptr_t)t->head->used,
-		(unsigned char *)t->head + TRUNK_SEGS_AT, (unsigned char *)t->head + TRUNK_WINDOW_AT};
+	unsigned char *const begin[4] = {(unsigned char *)t->head, (unsigned char *)(uintptr_t)t->head->used,
+					 (unsigned char *)t->head + TRUNK_SEGS_AT,
+					 (unsigned char *)t->head + TRUNK_WINDOW_AT};
 	struct patch *p = &patches[npatches++];
 	unsigned at = (unsigned)(*data)[2] << 8 | (*data)[3];
 

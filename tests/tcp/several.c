@@ -9,10 +9,12 @@
  *
  * -p processes of each host  -n messages of each to each other  -S seed
  * -l LD_PRELOAD of the processes  -k: the second host has the kernel's RDS instead  -kk: both have
+ * -u: all send as much as they can, while there is trouble, too
  * -b: half of the processes block in sends  -o: their sockets have types of service
  * -t TROUBLE, -c how often, in turn on each host that has the library:
  *	owner-ends		whose other processes lose, double and reorder nothing
- *	owner-killed		(-9); they double and reorder nothing, and lose nothing sent after that
+ *	owner-killed		(-9); the same
+ *	owners-killed		(-9), two or three, one after another
  *	member-killed		they lose nothing
  *	member-stopped		nor are they held up
  *	unpaced			none: all send as much as they can, and all get on
@@ -263,12 +265,9 @@ static void set_trouble(const char *name)
 	static const struct {
 		const char *name;
 		void (*trouble)(unsigned host);
-	} known[] = {{"owner-ends", trouble_owner_ends},
-		     {"owner-killed", trouble_owner_killed},
-		     {"owners-killed", trouble_owners_killed},
-		     {"member-killed", trouble_member_killed},
-		     {"member-stopped", trouble_member_stopped},
-		     {"unpaced", trouble_none}};
+	} known[] = {{"owner-ends", trouble_owner_ends},	 {"owner-killed", trouble_owner_killed},
+		     {"owners-killed", trouble_owners_killed},	 {"member-killed", trouble_member_killed},
+		     {"member-stopped", trouble_member_stopped}, {"unpaced", trouble_none}};
 	unsigned i;
 
 	for (i = 0; i < 6 && strcmp(name, known[i].name); i++)
@@ -278,7 +277,6 @@ static void set_trouble(const char *name)
 	trouble = known[i].trouble;
 	all->endless = true;
 	all->paced = trouble != trouble_none && !unpaced;
-	all->losses = false;
 }
 
 static void options(int argc, char **argv)
@@ -329,17 +327,9 @@ static void map(bool first)
 
 static void say_end(double begin)
 {
-	unsigned i, gaps = 0, lost = 0;
-
-	for (i = 0; i < PLACES; i++) {
-		gaps += atomic_load(&all->place[i].gaps);
-		lost += atomic_load(&all->place[i].lost);
-	}
 	printf("ok seed %llu: %u messages, %.1f s", (unsigned long long)all->seed, came(), seconds() - begin);
 	if (trouble)
 		printf(", %u troubles, all again after at most %.2f s", troubles, slowest);
-	if (all->losses)
-		printf(", %u lost in %u gaps", lost, gaps);
 	puts("");
 }
 

@@ -285,7 +285,8 @@ ssize_t tcp_kept_read(struct tcp_ep *ep, size_t *asked);
 void tcp_kept_end(struct tcp_ep *ep); /* rx */
 void tcp_kept_begin(struct rds_ep *ep);
 int tcp_kept_brought(int fd, struct rds_trunk_brought *out);
-int tcp_kept_adopt(struct rds_transport *t, const struct rds_conn_id *id, int fd, struct rds_trunk *trunk, uint32_t carrier);
+int tcp_kept_adopt(struct rds_transport *t, const struct rds_conn_id *id, int fd, struct rds_trunk *trunk,
+		   uint32_t carrier);
 
 /* pressure.c; helper */
 void tcp_pressure_memory(void); /* rx: strangers need memory */
