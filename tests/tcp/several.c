@@ -17,6 +17,7 @@
  *	owners-killed		(-9), two or three, one after another
  *	member-killed		they lose nothing
  *	member-stopped		nor are they held up
+ *	owner-killed-aside	(-9), while another one is stopped
  *	unpaced			none: all send as much as they can, and all get on
  * A new process comes in the place of one that has ended.
  */
@@ -267,12 +268,13 @@ static void set_trouble(const char *name)
 		void (*trouble)(unsigned host);
 	} known[] = {{"owner-ends", trouble_owner_ends},	 {"owner-killed", trouble_owner_killed},
 		     {"owners-killed", trouble_owners_killed},	 {"member-killed", trouble_member_killed},
-		     {"member-stopped", trouble_member_stopped}, {"unpaced", trouble_none}};
+		     {"member-stopped", trouble_member_stopped},
+		     {"owner-killed-aside", trouble_owner_killed_aside}, {"unpaced", trouble_none}};
 	unsigned i;
 
-	for (i = 0; i < 6 && strcmp(name, known[i].name); i++)
+	for (i = 0; i < 7 && strcmp(name, known[i].name); i++)
 		;
-	if (i == 6)
+	if (i == 7)
 		fail("no trouble %s", name);
 	trouble = known[i].trouble;
 	all->endless = true;

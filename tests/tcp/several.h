@@ -107,6 +107,7 @@ void trouble_owner_killed(unsigned host);
 void trouble_owners_killed(unsigned host);
 void trouble_member_killed(unsigned host);
 void trouble_member_stopped(unsigned host);
+void trouble_owner_killed_aside(unsigned host);
 void trouble_none(unsigned host);
 extern double slowest; /* until all have heard of all again */
 

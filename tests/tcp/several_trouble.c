@@ -193,9 +193,9 @@ static bool congested_meanwhile(unsigned place)
 	return all_refused(place, refused) && sent_to(place) == sent;
 }
 
-void trouble_member_stopped(unsigned host)
+static unsigned stop_member(unsigned host)
 {
-	unsigned before[PLACES][PLACES], place, i, status;
+	unsigned place, i, status;
 
 	some_more();
 	place = member_now(host);
@@ -205,10 +205,36 @@ void trouble_member_stopped(unsigned host)
 	for (i = 0; !congested_meanwhile(place); i++)
 		if (i == TOO_MANY)
 			fail("place %u is stopped, but its port does not become congested", place);
-	note(before);
+	return place;
+}
+
+static void let_go_on(unsigned place)
+{
 	atomic_store(&all->stopped, 0);
 	check(!kill(pids[place], SIGCONT));
+}
+
+void trouble_member_stopped(unsigned host)
+{
+	unsigned before[PLACES][PLACES], place = stop_member(host);
+
+	note(before);
+	let_go_on(place);
 	until(others_went_on(before, PLACES, 1), "all go on with place %u", place);
+}
+
+/* What the stopped one does not take is with one owner after the other. */
+void trouble_owner_killed_aside(unsigned host)
+{
+	unsigned before[PLACES][PLACES], stopped = stop_member(host), place = owner_now(host);
+
+	strike(place);
+	until(expects_end(place, true), "place %u ends", place);
+	begin_again(place);
+	note(before);
+	until(others_went_on(before, stopped, ASIDE), "the others go on while place %u is stopped", stopped);
+	let_go_on(stopped);
+	all_again(seconds());
 }
 
 void trouble_none(unsigned host)
