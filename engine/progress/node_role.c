@@ -35,6 +35,7 @@ struct node_role {
 	struct rds_timer again;
 	unsigned tries;
 	unsigned gave_way;
+	bool now; /* in role_try_now() */
 	unsigned late; /* how often what the last owner has given to us could not be received yet */
 };
 
@@ -118,13 +119,16 @@ static bool role_take(struct node_role *r)
 	return true;
 }
 
-/* Who has not got the box of the address lets those go first that have it.  The helper takes it over. */
+/*
+ * Who has not got the box of the address lets those go first that have it.  They take it over in
+ * role_try_now().
+ */
 static bool role_gives_way(struct node_role *r)
 {
 	if (rds_relay_box(&r->addr, r->scope)) {
-		if (!rds_helper_is_self)
+		if (!r->now)
 			role_again(r, 0);
-		return !rds_helper_is_self;
+		return !r->now;
 	}
 	if (!rds_relay_box_exists(&r->addr, r->scope) || ++r->gave_way > WAYS) {
 		r->gave_way = 0;
@@ -176,7 +180,9 @@ static void role_try_now(struct node_role *r)
 	rds_lock(&rds_lock_control);
 	if (all || ++r->late >= TRIES) {
 		r->late = 0;
+		r->now = true;
 		role_try(r);
+		r->now = false;
 	} else {
 		role_again(r, AGAIN_NS);
 	}

@@ -92,11 +92,13 @@ static int box_send(struct rds_trunk *t, uint32_t carrier, int fd)
 				     .made = t->made};
 	int fds[2], err;
 
+	trunk_step();
 	os_fds_hold();
 	fds[0] = atomic_load(&t->memory);
 	fds[1] = fd;
 	err = os_pass_send(atomic_load(t->box), &p, sizeof(p), fds, p.nfds, MSG_DONTWAIT);
 	os_fds_release();
+	trunk_step();
 	return err;
 }
 
@@ -127,6 +129,7 @@ static void box_tidy(int box, uint64_t id, uint32_t carrier)
 		if (!err && p.id != id)
 			err = os_pass_send(box, &p, sizeof(p), fds, p.nfds, MSG_DONTWAIT);
 		packet_close(fds);
+		trunk_step();
 		if (err == -EAGAIN || err == -ETOOMANYREFS) /* no room for a second one */
 			return;
 		rds_trunk_box_drop_first(box);
@@ -221,6 +224,7 @@ void rds_trunk_box_drop_first(int box)
 	unsigned n;
 	bool lost;
 
+	trunk_step();
 	os_pass_recv_few(box, &p, sizeof(p), fds, 0, &n, &lost, MSG_DONTWAIT);
 }
 

@@ -29,6 +29,8 @@ struct rds_trunk_ref {
 	unsigned seg, nsegs;
 };
 
+void (*rds_trunk_step)(void);
+
 static _Atomic uint32_t *trunk_used(struct rds_trunk *t, unsigned seg)
 {
 	return &t->head->used[seg];
@@ -290,10 +292,14 @@ struct rds_trunk_ref *rds_trunk_add(struct rds_trunk *t, const struct rds_trunk_
 	atomic_fetch_add(&t->users, 1);
 	for (i = 0; i < ref->nsegs; i++)
 		atomic_fetch_add(&t->live[ref->seg + i], 1);
+	trunk_step();
 	entry_write(t, ref->e, m);
+	trunk_step();
 	atomic_store_explicit(trunk_used(t, ref->seg), at + (uint32_t)size, memory_order_release);
+	trunk_step();
 	if (m->way == RDS_TRUNK_OUT)
 		trunk_member_note(t, &m->member, m->number);
+	trunk_step();
 	return ref;
 }
 
@@ -302,6 +308,7 @@ void rds_trunk_drop(struct rds_trunk_ref *ref)
 	struct rds_trunk *t = ref->t;
 	unsigned i;
 
+	trunk_step();
 	atomic_store_explicit(&ref->e->live, 0, memory_order_release);
 	for (i = 0; i < ref->nsegs; i++)
 		atomic_fetch_sub(&t->live[ref->seg + i], 1);
@@ -311,7 +318,9 @@ void rds_trunk_drop(struct rds_trunk_ref *ref)
 
 void rds_trunk_ref_number(struct rds_trunk_ref *ref, uint64_t seq)
 {
+	trunk_step();
 	atomic_store_explicit(&ref->e->seq, seq, memory_order_release);
+	trunk_step();
 }
 
 void rds_trunk_refs_add(struct rds_trunk_refs *refs, struct rds_trunk_ref *ref, uint64_t seq)
@@ -339,6 +348,7 @@ void rds_trunk_refs_drop(struct rds_trunk_refs *refs, uint64_t up_to)
 void rds_trunk_sending(struct rds_trunk *t, uint64_t seq)
 {
 	atomic_store_explicit(&t->head->sent, seq, memory_order_release);
+	trunk_step();
 }
 
 void rds_trunk_acked(struct rds_trunk *t, uint64_t seq)
@@ -349,6 +359,7 @@ void rds_trunk_acked(struct rds_trunk *t, uint64_t seq)
 void rds_trunk_received(struct rds_trunk *t, uint64_t next_rx, uint32_t peer_gen)
 {
 	atomic_store_explicit(&t->head->peer_gen, peer_gen, memory_order_relaxed);
+	trunk_step();
 	atomic_store_explicit(&t->head->next_rx, next_rx, memory_order_release);
 }
 
@@ -387,6 +398,7 @@ void rds_trunk_window_end(struct rds_trunk *t, uint32_t carrier)
 	if (!carrier)
 		return;
 	atomic_store_explicit(&t->head->over, carrier, memory_order_release);
+	trunk_step();
 	atomic_store_explicit(&t->head->carrier, 0, memory_order_release);
 	t->carrier = 0;
 }
@@ -399,6 +411,7 @@ void *rds_trunk_window_room(const struct rds_trunk *t, size_t *n)
 
 void rds_trunk_window_filled(struct rds_trunk *t, size_t n)
 {
+	trunk_step();
 	window_set_end(t, t->end + n);
 }
 
@@ -416,6 +429,7 @@ void rds_trunk_window_fit(struct rds_trunk *t, size_t n)
 	if ((size_t)(t->done - t->base) + n <= TRUNK_WINDOW)
 		return;
 	memcpy(window_at(t, t->base), from, (size_t)(t->end - t->done));
+	trunk_step();
 	window_set_base(t, t->done);
 }
 
@@ -426,8 +440,10 @@ void rds_trunk_window_frame(struct rds_trunk *t, size_t n)
 
 void rds_trunk_window_done(struct rds_trunk *t)
 {
+	trunk_step();
 	t->done = t->frame_end;
 	atomic_store_explicit(&t->head->done, t->done, memory_order_release);
+	trunk_step();
 	if (t->done == t->end)
 		window_set_base(t, t->done);
 }

@@ -5,6 +5,7 @@
 #ifndef ENGINE_TRUNK_MEMORY_H
 #define ENGINE_TRUNK_MEMORY_H
 
+#include "engine/sys/compiler.h"
 #include "engine/trunk/layout.h"
 
 struct rds_trunk {
@@ -27,6 +28,12 @@ struct rds_trunk {
 	struct rds_trunk_member members[RDS_TRUNK_MEMBERS];
 	uint32_t *former; /* NULL, or by place in `members`: the number that a former owner had */
 };
+
+static inline void trunk_step(void)
+{
+	if (unlikely(rds_trunk_step))
+		rds_trunk_step();
+}
 
 /* Its last number, also without a message. */
 void trunk_member_note(struct rds_trunk *t, const struct rds_procid *id, uint32_t number);

@@ -89,6 +89,9 @@ void rds_trunk_window_fit(struct rds_trunk *t, size_t n);
 void rds_trunk_window_frame(struct rds_trunk *t, size_t n);
 void rds_trunk_window_done(struct rds_trunk *t);
 
+/* For tests: called at each step between which another process could find something else there. */
+extern void (*rds_trunk_step)(void);
+
 /* ---- image.c: what a former owner has left ---- */
 
 struct rds_trunk_found {

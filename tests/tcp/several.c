@@ -15,6 +15,7 @@
  *	owner-ends		whose other processes lose, double and reorder nothing
  *	owner-killed		(-9); the same
  *	owners-killed		(-9), two or three, one after another
+ *	owner-falls		somewhere in its steps (-l the library with faults)
  *	member-killed		they lose nothing
  *	member-stopped		nor are they held up
  *	owner-killed-aside	(-9), while another one is stopped
@@ -35,6 +36,7 @@ pid_t pids[PLACES];
 bool may_end[PLACES];
 int network[2];
 
+unsigned falls;
 static unsigned lives[PLACES], troubles = 1;
 static void (*trouble)(unsigned host);
 static const char *preload;
@@ -116,14 +118,29 @@ bool expects_end(unsigned place, bool killed)
 	return true;
 }
 
+/* An owner that has killed itself: another process comes in its place. */
+static void fallen(unsigned place)
+{
+	struct place *p = &all->place[place];
+
+	atomic_store(&p->life, 0);
+	atomic_store(&p->lives[lives[place]].fate, KILLED);
+	falls++;
+	start(place);
+}
+
 void reap(void)
 {
 	unsigned i;
 	int status;
 
-	for (i = 0; i < PLACES; i++)
-		if (pids[i] > 0 && !may_end[i] && waitpid(pids[i], &status, WNOHANG) > 0)
+	for (i = 0; i < PLACES; i++) {
+		if (pids[i] <= 0 || may_end[i] || waitpid(pids[i], &status, WNOHANG) <= 0)
+			continue;
+		if (trouble != trouble_owner_falls || !WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
 			ended_wrong(i, status);
+		fallen(i);
+	}
 }
 
 /* ---- what all say of themselves ---- */
@@ -267,14 +284,14 @@ static void set_trouble(const char *name)
 		const char *name;
 		void (*trouble)(unsigned host);
 	} known[] = {{"owner-ends", trouble_owner_ends},	 {"owner-killed", trouble_owner_killed},
-		     {"owners-killed", trouble_owners_killed},	 {"member-killed", trouble_member_killed},
+		     {"owners-killed", trouble_owners_killed},	 {"owner-falls", trouble_owner_falls},	 {"member-killed", trouble_member_killed},
 		     {"member-stopped", trouble_member_stopped},
 		     {"owner-killed-aside", trouble_owner_killed_aside}, {"unpaced", trouble_none}};
 	unsigned i;
 
-	for (i = 0; i < 7 && strcmp(name, known[i].name); i++)
+	for (i = 0; i < 8 && strcmp(name, known[i].name); i++)
 		;
-	if (i == 7)
+	if (i == 8)
 		fail("no trouble %s", name);
 	trouble = known[i].trouble;
 	all->endless = true;
@@ -332,6 +349,8 @@ static void say_end(double begin)
 	printf("ok seed %llu: %u messages, %.1f s", (unsigned long long)all->seed, came(), seconds() - begin);
 	if (trouble)
 		printf(", %u troubles, all again after at most %.2f s", troubles, slowest);
+	if (falls)
+		printf(", %u fell", falls);
 	puts("");
 }
 

@@ -104,7 +104,9 @@ unsigned connections_of(unsigned host);
 /* several_trouble.c */
 void trouble_owner_ends(unsigned host);
 void trouble_owner_killed(unsigned host);
+extern unsigned falls; /* how many have killed themselves */
 void trouble_owners_killed(unsigned host);
+void trouble_owner_falls(unsigned host);
 void trouble_member_killed(unsigned host);
 void trouble_member_stopped(unsigned host);
 void trouble_owner_killed_aside(unsigned host);

@@ -4,6 +4,7 @@
  *
  * Each trouble is over when everybody has heard again from everybody of the other host.
  */
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -12,6 +13,7 @@
 #define SPREAD 600 /* messages: at most so many come before the next trouble */
 #define ASIDE 25   /* messages of each pair, while one process is stopped */
 #define TOO_MANY 20
+#define FALLS 4 /* in one go */
 #define NEXT_US 3000 /* at most so long after the next one listens */
 
 double slowest;
@@ -125,6 +127,21 @@ void trouble_owners_killed(unsigned host)
 	}
 	for (i = 0; i < n; i++)
 		begin_again(place[i]);
+	all_again(seconds());
+}
+
+/* As long as there is that file owners go on to fall. */
+void trouble_owner_falls(unsigned host)
+{
+	const char *file = getenv("FAULT_KILL_WHILE");
+	int fd = open(file, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+	unsigned n = falls + FALLS;
+
+	(void)host;
+	check(fd >= 0);
+	close(fd);
+	until(falls >= n, "owners fall");
+	check(!unlink(file));
 	all_again(seconds());
 }
 
