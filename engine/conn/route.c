@@ -154,7 +154,17 @@ void rds_route_append(struct rds_conn *to, struct rds_queue_item *q)
 
 	rds_lock(&to->tx);
 	q->port_asked = false;
+	if (unlikely(to->relay == RDS_RELAY_OWNER) && !q->u.counted)
+		rds_relay_count(&q->u, &q->hdr);
+	if (unlikely(q->u.counted) && rds_relay_was_taken(to, q)) {
+		rds_unlock(&to->tx);
+		rds_queue_unacked_release(&q->u);
+		rds_queue_item_free(q);
+		return;
+	}
 	rds_conn_client.queue_insert(to, q);
+	if (unlikely(q->ref))
+		rds_relay_is_queued(to, q);
 	rds_queue_item_mean(to, q, NULL);
 	if (to->kind != RDS_CONN_UNROUTED)
 		rds_queue_flush(to);

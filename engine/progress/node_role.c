@@ -22,6 +22,8 @@
 #include <string.h>
 
 #define AGAIN_NS (10 * 1000000ull)
+#define WAYS 200u
+#define LEFT_NS (1 * 1000000ull)
 #define TRIES 20u
 #define SELDOM_NS (1000 * 1000000ull)
 #define UNASKED_NS (30 * SELDOM_NS) /* ... where the user has not asked for TCP */
@@ -37,6 +39,9 @@ struct node_role {
 	struct rds_timer again;
 	unsigned tries;
 	bool asked; /* the helper has yet to look for the first time */
+	unsigned gave_way;
+	bool now; /* in role_try_now() */
+	unsigned late; /* how often what the last owner has given to us could not be received yet */
 };
 
 static struct node_role *roles;
@@ -70,6 +75,7 @@ static void role_watch(struct node_role *r, pid_t pid)
 {
 	int err;
 
+	rds_relay_box_await();
 	if (atomic_load(&r->owner_fd) >= 0)
 		return;
 	err = os_dup_high_slot((int)os_syscall(SYS_pidfd_open, pid, 0, 0, 0, 0, 0), &r->owner_fd);
@@ -94,11 +100,15 @@ static void role_is_taken(struct node_role *r)
 		rds_relay_warn_taken(&r->addr);
 }
 
-/* It listens already. */
+/* It listens already, so no other process does the same now.  Not before all of the last owner has ended. */
 static bool role_take(struct node_role *r)
 {
 	uint32_t entry;
 
+	if (rds_relay_heir_may(&r->addr, r->scope)) {
+		role_again(r, LEFT_NS);
+		return false;
+	}
 	if (rds_relay_take(&r->addr, r->scope, &entry)) {
 		role_again(r, AGAIN_NS); /* the last one has yet to leave the registry */
 		return false;
@@ -109,8 +119,28 @@ static bool role_take(struct node_role *r)
 		return false;
 	}
 	r->tries = 0;
+	rds_relay_heir_take(&r->addr, r->scope);
 	rds_transports_take_part(rds_transport_set.node);
 	atomic_fetch_add(&rds_route_gen, 1); /* messages that wait may go now */
+	return true;
+}
+
+/*
+ * Who has not got the box of the address lets those go first that have it.  They take it over in
+ * role_try_now().
+ */
+static bool role_gives_way(struct node_role *r)
+{
+	if (rds_relay_box(&r->addr, r->scope)) {
+		if (!r->now)
+			role_again(r, 0);
+		return !r->now;
+	}
+	if (!rds_relay_box_exists(&r->addr, r->scope) || ++r->gave_way > WAYS) {
+		r->gave_way = 0;
+		return false;
+	}
+	role_again(r, AGAIN_NS);
 	return true;
 }
 
@@ -128,6 +158,8 @@ static bool role_try(struct node_role *r)
 		role_watch(r, pid);
 		return false;
 	}
+	if (role_gives_way(r))
+		return false;
 	ret = t->ops->claims(t, &r->addr, r->scope);
 	if (ret > 0)
 		return role_take(r);
@@ -138,13 +170,38 @@ static bool role_try(struct node_role *r)
 	return false;
 }
 
-/* Helper, no lock held. */
+/*
+ * Helper, no lock held.  What a former owner has given to this process is received before what it has left
+ * to whoever comes next.
+ */
+static void role_try_now(struct node_role *r)
+{
+	bool all;
+
+	rds_transport_meet_last();
+	rx_lock();
+	all = rds_transport_catch_up(os_now_ns());
+	rx_unlock();
+	rds_conn_work_run();
+	rds_lock(&rds_lock_control);
+	if (all || ++r->late >= TRIES) {
+		r->late = 0;
+		r->now = true;
+		role_try(r);
+		r->now = false;
+	} else {
+		role_again(r, AGAIN_NS);
+	}
+	rds_unlock(&rds_lock_control);
+	rds_relay_heir_go_on();
+}
+
 static void role_timer(struct rds_timer *tm)
 {
 	struct node_role *r = container_of(tm, struct node_role, again);
 
+	role_try_now(r);
 	rds_lock(&rds_lock_control);
-	role_try(r);
 	if (r->asked)
 		atomic_fetch_sub(&roles_asked, 1);
 	r->asked = false;
@@ -159,9 +216,7 @@ static void role_ended(struct rds_helper_event *ev, uint32_t events)
 	(void)events;
 	rds_helper_event_del(atomic_load(&r->owner_fd));
 	os_close_slot(&r->owner_fd);
-	rds_lock(&rds_lock_control);
-	role_try(r);
-	rds_unlock(&rds_lock_control);
+	role_try_now(r);
 }
 
 /* What listens is in the helper's table, and what watches the owner. */

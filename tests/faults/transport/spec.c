@@ -29,6 +29,7 @@ bool fault_spec_parse(const char *s, struct fault_spec *spec)
 #define KEY(k) {#k "=", offsetof(struct fault_spec, k)}
 		KEY(seed), KEY(disconnect), KEY(delay),	 KEY(drop), KEY(connect), KEY(accept),
 		KEY(send), KEY(later),	    KEY(memory), KEY(dup),  KEY(show),	  KEY(post),
+		KEY(kill),
 #undef KEY
 	};
 	const size_t n = sizeof(keys) / sizeof(keys[0]);

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * box.c - how descriptors outlive their process: the box of an address.
+ *
+ * A datagram socket that is connected to itself: what is sent there lies in it as long as any process has
+ * it, and nobody else can send to it.  The owner leaves a packet for each trunk, with the descriptors of
+ * its memory and of its carrier.  A packet that has been replaced is taken out later: so at any moment one
+ * is there.  The next owner looks at a packet, leaves one of its own, and only then takes out the old one.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/un.h>
+
+#include "engine/node/socket_name.h"
+#include "engine/sys/log.h"
+#include "engine/sys/os.h"
+#include "engine/trunk/memory.h"
+
+#define NAME "rds.box."
+#define BOX_MAGIC 0x786f6274u
+#define BOX_BYTES (1 << 20)
+#define PACKETS_MAX 4096u
+
+static int box_bind(int fd, const struct rds_procid *name)
+{
+	struct sockaddr_un sun;
+	socklen_t len = rds_node_name_address(NAME, name, &sun);
+	int err = os_bind(fd, (struct sockaddr *)&sun, len);
+
+	return err == -EADDRINUSE ? os_bind(fd, (struct sockaddr *)&sun, sizeof(sun.sun_family)) : err; /* any name */
+}
+
+int rds_trunk_box_new(const struct rds_procid *name)
+{
+	int fd = os_socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err, bytes = BOX_BYTES;
+	struct sockaddr_un sun;
+	socklen_t len = sizeof(sun);
+
+	if (fd < 0)
+		return fd;
+	os_setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)); /* the kernel's limit is lower, mostly */
+	err = box_bind(fd, name);
+	if (!err)
+		err = os_getsockname(fd, (struct sockaddr *)&sun, &len);
+	if (!err)
+		err = os_connect(fd, (struct sockaddr *)&sun, len);
+	if (!err)
+		return fd;
+	os_close(fd);
+	return err;
+}
+
+/* Nobody can connect to one that is connected to itself. */
+bool rds_trunk_box_exists(const struct rds_procid *name)
+{
+	struct sockaddr_un sun;
+	socklen_t len = rds_node_name_address(NAME, name, &sun);
+	int fd = os_socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	bool is = fd >= 0 && os_connect(fd, (struct sockaddr *)&sun, len) == -EPERM;
+
+	if (fd >= 0)
+		os_close(fd);
+	return is;
+}
+
+bool rds_trunk_box_is_one(int box)
+{
+	struct sockaddr_un own, peer;
+	socklen_t n = sizeof(own), m = sizeof(peer), size = sizeof(int);
+	int type = 0;
+
+	memset(&own, 0, sizeof(own));
+	memset(&peer, 0, sizeof(peer));
+	return !os_getsockopt(box, SOL_SOCKET, SO_TYPE, &type, &size) && type == SOCK_DGRAM &&
+	       !os_getsockname(box, (struct sockaddr *)&own, &n) && own.sun_family == AF_UNIX &&
+	       !os_syscall(SYS_getpeername, box, (long)&peer, (long)&m, 0, 0, 0) && n == m && n <= sizeof(own) &&
+	       !memcmp(&own, &peer, n);
+}
+
+static int box_send(struct rds_trunk *t, uint32_t carrier, int fd)
+{
+	struct rds_trunk_packet p = {.magic = BOX_MAGIC,
+				     .version = TRUNK_VERSION,
+				     .laddr = t->name.laddr,
+				     .faddr = t->name.faddr,
+				     .scope = t->name.scope,
+				     .carrier = fd < 0 ? 0 : carrier,
+				     .pid = os_getpid(),
+				     .nfds = fd < 0 ? 1 : 2,
+				     .id = t->id,
+				     .made = t->made};
+	int fds[2], err;
+
+	trunk_step();
+	os_fds_hold();
+	fds[0] = atomic_load(&t->memory);
+	fds[1] = fd;
+	err = os_pass_send(atomic_load(t->box), &p, sizeof(p), fds, p.nfds, MSG_DONTWAIT);
+	os_fds_release();
+	trunk_step();
+	return err;
+}
+
+static void packet_close(const int fds[2])
+{
+	unsigned i;
+
+	for (i = 0; i < 2; i++)
+		if (fds[i] >= 0)
+			os_close(fds[i]);
+}
+
+/* Takes out what stands in front and is of no use any more; the rest goes behind, and is never missing. */
+static void box_tidy(int box, uint64_t id, uint32_t carrier)
+{
+	struct rds_trunk_packet p;
+	unsigned most = PACKETS_MAX;
+	int fds[2], err;
+
+	while (most--) {
+		err = rds_trunk_box_first(box, &p, fds);
+		if (err == -EAGAIN)
+			return;
+		if (!err && p.id == id && p.carrier == carrier) {
+			packet_close(fds);
+			return; /* all others have been looked at */
+		}
+		if (!err && p.id != id)
+			err = os_pass_send(box, &p, sizeof(p), fds, p.nfds, MSG_DONTWAIT);
+		packet_close(fds);
+		trunk_step();
+		if (err == -EAGAIN || err == -ETOOMANYREFS) /* no room for a second one */
+			return;
+		rds_trunk_box_drop_first(box);
+	}
+}
+
+static int trunk_leave(struct rds_trunk *t, int fd)
+{
+	int err = box_send(t, t->packets + 1, fd);
+
+	if (err)
+		rds_warn_once("what other processes send and get over this one may be lost if it is killed: %s",
+			      err == -ETOOMANYREFS ? RDS_LOG_EMFILE : strerror(-err));
+	else if (fd >= 0)
+		t->packets++;
+	return err;
+}
+
+int rds_trunk_box_put(struct rds_trunk *t, const _Atomic int *box, int carrier)
+{
+	t->box = box;
+	return trunk_leave(t, carrier);
+}
+
+uint32_t rds_trunk_carry(struct rds_trunk *t, int carrier)
+{
+	atomic_store(&t->head->left, 0);
+	if (!t->box || trunk_leave(t, carrier))
+		return 0;
+	box_tidy(atomic_load(t->box), t->id, t->packets);
+	return t->packets;
+}
+
+/* ---- who takes it over ---- */
+
+static bool packet_is_valid(const struct rds_trunk_packet *p, ssize_t len, unsigned nfds, bool lost)
+{
+	return len == (ssize_t)sizeof(*p) && p->magic == BOX_MAGIC && p->version == TRUNK_VERSION && !lost && nfds &&
+	       nfds == p->nfds && nfds <= 2 && !p->carrier == (nfds == 1);
+}
+
+int rds_trunk_box_first(int box, struct rds_trunk_packet *p, int fds[2])
+{
+	int got[OS_PASS_MAX];
+	unsigned n = 0, i;
+	bool lost;
+	ssize_t len = os_pass_recv(box, p, sizeof(*p), got, &n, &lost, MSG_PEEK | MSG_DONTWAIT);
+
+	fds[0] = fds[1] = -1;
+	if (len < 0)
+		return (int)len;
+	if (packet_is_valid(p, len, n, lost)) {
+		fds[0] = got[0];
+		if (n == 2)
+			fds[1] = got[1];
+		return 0;
+	}
+	for (i = 0; i < n; i++)
+		os_close(got[i]);
+	return lost ? -EMFILE : -EPROTO;
+}
+
+static void box_look_from(int box, int byte)
+{
+	os_setsockopt(box, SOL_SOCKET, SO_PEEK_OFF, &byte, sizeof(byte));
+}
+
+unsigned rds_trunk_box_each(int box, bool (*fn)(const struct rds_trunk_packet *p, int memory, void *arg), void *arg)
+{
+	struct rds_trunk_packet p;
+	bool more = true;
+	unsigned n = 0;
+	int fds[2], err;
+
+	box_look_from(box, 0);
+	while (more && n < PACKETS_MAX) {
+		err = rds_trunk_box_first(box, &p, fds);
+		if (err && err != -EPROTO)
+			break;
+		n++;
+		more = err || fn(&p, fds[0], arg);
+		packet_close(fds);
+	}
+	box_look_from(box, -1);
+	return n;
+}
+
+void rds_trunk_box_drop_first(int box)
+{
+	struct rds_trunk_packet p;
+	int fds[OS_PASS_MAX];
+	unsigned n;
+	bool lost;
+
+	trunk_step();
+	os_pass_recv_few(box, &p, sizeof(p), fds, 0, &n, &lost, MSG_DONTWAIT);
+}
+
+static bool memory_is_left(int memory)
+{
+	const struct trunk_head *h;
+	void *map;
+	bool left;
+
+	if (os_memfd_sealed_size(memory, 0) < (int64_t)sizeof(*h) ||
+	    os_mmap(sizeof(*h), PROT_READ, MAP_SHARED, memory, 0, &map))
+		return false;
+	h = map;
+	left = atomic_load(&h->left);
+	os_munmap(map, sizeof(*h));
+	return left;
+}
+
+bool rds_trunk_box_is_left(const struct rds_trunk_packet *p, int memory)
+{
+	struct pollfd dead = {.events = POLLIN};
+	bool is;
+
+	if (memory_is_left(memory))
+		return true;
+	dead.fd = (int)os_syscall(SYS_pidfd_open, p->pid, 0, 0, 0, 0, 0);
+	if (dead.fd < 0)
+		return dead.fd == -ESRCH;
+	is = os_poll(&dead, 1, 0) > 0;
+	os_close(dead.fd);
+	return is;
+}
