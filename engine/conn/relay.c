@@ -104,6 +104,11 @@ bool rds_relay_is_passed_on(void)
 	return owner_seen_ns && os_now_ns() - owner_seen_ns < PASSED_ON_NS;
 }
 
+void rds_relay_passes_on(void)
+{
+	owner_seen_ns = os_now_ns();
+}
+
 int rds_relay_take(const struct in6_addr *laddr, uint32_t scope, uint32_t *role)
 {
 	uint16_t port;
