@@ -114,6 +114,11 @@ void rds_relay_warn_taken(const struct in6_addr *laddr)
 		      rds_ip_str(laddr, at));
 }
 
+void rds_relay_passes_on(void)
+{
+	owner_seen_ns = os_now_ns();
+}
+
 int rds_relay_take(const struct in6_addr *laddr, uint32_t scope, uint32_t *role)
 {
 	uint16_t port;

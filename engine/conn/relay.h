@@ -17,6 +17,7 @@ pid_t rds_relay_owner_pid(const struct in6_addr *laddr, uint32_t scope);
 int rds_relay_take(const struct in6_addr *laddr, uint32_t scope, uint32_t *role);
 void rds_relay_give_back(uint32_t role);
 void rds_relay_warn_taken(const struct in6_addr *laddr); /* no lock needed; once */
+void rds_relay_passes_on(void);	       /* another process is about to become the owner */
 bool rds_relay_is_passed_on(void);     /* an owner may have ended just now */
 bool rds_relay_is_role(uint16_t port); /* is that port in the registry no socket's, but a role? */
 

@@ -140,6 +140,7 @@ static bool role_gives_way(struct node_role *r)
 		r->gave_way = 0;
 		return false;
 	}
+	rds_relay_passes_on();
 	role_again(r, AGAIN_NS);
 	return true;
 }

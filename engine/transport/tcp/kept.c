@@ -43,14 +43,33 @@ void tcp_kept_begin(struct rds_ep *rep)
 	tcp_kept_keep(ep, tcp_ep_fd(ep));
 }
 
-/* Not in the middle of a message that has begun elsewhere. */
+static void kept_move(struct tcp_ep *ep, const void *bytes, size_t n)
+{
+	size_t room;
+
+	memcpy(rds_trunk_window_room(ep->trunk, &room), bytes, n);
+	rds_trunk_window_filled(ep->trunk, n);
+}
+
+/* What has come of the next message goes there, too.  Not while some of what has come is refused. */
 bool tcp_kept_in_use(struct tcp_ep *ep)
 {
+	size_t had = ep->in.block ? RDS_WIRE_HDR + (size_t)ep->in.have : ep->in.nraw;
+	struct rds_wire_hdr hdr;
+
 	if (likely(ep->windowed))
 		return true;
-	if (ep->left || ep->in.block || ep->in.nraw)
+	if (ep->left)
 		return false;
-	rds_trunk_window_begin(ep->trunk, ep->carrier, ep->heard);
+	rds_trunk_window_begin(ep->trunk, ep->carrier, ep->heard - had);
+	if (ep->in.block) {
+		rds_wire_hdr_encode(&ep->in.hdr, &hdr, false);
+		kept_move(ep, &hdr, sizeof(hdr));
+		kept_move(ep, ep->in.block, ep->in.have);
+	} else if (had) {
+		kept_move(ep, ep->in.raw, had);
+	}
+	tcp_stream_reset(&ep->in);
 	ep->windowed = true;
 	return true;
 }
