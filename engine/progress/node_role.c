@@ -35,7 +35,7 @@ struct node_role {
 	struct rds_timer again;
 	unsigned tries;
 	unsigned gave_way;
-	bool now; /* in role_try_now() */
+	bool now;      /* in role_try_now() */
 	unsigned late; /* how often what the last owner has given to us could not be received yet */
 };
 
