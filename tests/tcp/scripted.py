@@ -92,6 +92,7 @@ def ends(node):
     link.sock.shutdown(socket.SHUT_WR)
     link.goes_down()
     link = node.link([marked(a), marked(b)])
+    echoes(node, link, wanted) # or it stops before it has read these
     # no echo is to be on its way when we reset: our TCP would have acknowledged it, and we not read it
     link.say(node.message(b"stop", sport=ASIDE, dport=ASIDE))
     wanted.append(b"stop")
