@@ -78,15 +78,23 @@ static bool number_of(const struct rds_conn *conn, const struct rds_hdr *hdr, ui
 	return hdr->ext_type == RDS_EXTHDR_RELAYED;
 }
 
+/*
+ * A host that says its generation never gives a number twice.  So what comes from a former owner behind what
+ * the next one has sent is a duplicate, marked or not: the next one begins with all that is not known to have
+ * been taken (relay_heir.c).
+ */
 bool rds_relay_had(const struct rds_conn *conn, const struct rds_hdr *hdr)
 {
 	const struct relay_host *h;
 	uint32_t gen, number;
 
-	if (!number_of(conn, hdr, &gen, &number) || !(number & 1))
+	if (likely(!number_of(conn, hdr, &gen, &number)))
 		return false;
 	h = host_find(&conn->id);
-	return h && (!gen || !h->gen || gen == h->gen) && (int32_t)(number - 1 - h->number) <= 0;
+	if (!h || (gen && h->gen && gen != h->gen))
+		return false;
+	return ((number & 1) || (gen && h->gen && conn->relay == RDS_RELAY_OWNER)) &&
+	       (int32_t)((number & ~1u) - h->number) <= 0;
 }
 
 void rds_relay_note(const struct rds_conn *conn, const struct rds_hdr *hdr)

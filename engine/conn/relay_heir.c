@@ -45,11 +45,12 @@ struct rds_trunk_ref *rds_relay_heir_ref(void)
 
 /* ---- may it begin? ---- */
 
-static bool heir_is_left(const struct rds_trunk_packet *p, int memory, void *arg)
+static bool heir_is_left(const struct rds_trunk_packet *p, const int *fds, void *arg)
 {
 	bool *all = arg;
 
-	*all = p->pid == os_getpid() || rds_trunk_box_is_left(p, memory);
+	(void)p;
+	*all = rds_trunk_box_is_left(fds);
 	return *all;
 }
 
@@ -224,15 +225,16 @@ static struct rds_conn *heir_conn(const struct rds_trunk_image *img)
 	return fits && atomic_load(&conn->state) == RDS_CONN_DOWN ? conn : NULL;
 }
 
-/* fds: the memory, and the carrier, which is taken if there is one. */
-static int heir_take_one(const struct in6_addr *addr, uint32_t scope, const struct rds_trunk_packet *p, int fds[2])
+/* The carrier is taken, if there is one. */
+static int heir_take_one(const struct in6_addr *addr, uint32_t scope, const struct rds_trunk_packet *p, int *fds)
 {
 	struct rds_trunk_brought brought = {0};
-	bool carried = fds[1] >= 0 && !rds_transport_set.node->ops->kept_brought(fds[1], &brought);
+	bool carried = fds[RDS_TRUNK_CARRIER] >= 0 &&
+		       !rds_transport_set.node->ops->kept_brought(fds[RDS_TRUNK_CARRIER], &brought);
 	struct rds_trunk_image img;
 	struct rds_conn *conn = NULL;
 	struct rds_trunk *t = NULL;
-	int err = rds_trunk_image_open(fds[0], carried ? p->carrier : 0, &brought, &img);
+	int err = rds_trunk_image_open(fds[RDS_TRUNK_MEMORY], carried ? p->carrier : 0, &brought, &img);
 
 	if (err)
 		return err;
@@ -245,12 +247,12 @@ static int heir_take_one(const struct in6_addr *addr, uint32_t scope, const stru
 		return err ? err : -EPROTO;
 	}
 	/* from here on there are two of the same */
-	rds_trunk_box_put(t, rds_relay_box(addr, scope), img.carrier ? fds[1] : -1);
+	rds_trunk_box_put(t, rds_relay_box(addr, scope), img.carrier ? fds[RDS_TRUNK_CARRIER] : -1);
 	heir_fill(conn, t, &img);
 	heir_receive_again(conn, &img);
-	heir_carrier_add(conn, t, img.carrier, img.carrier ? fds[1] : -1);
+	heir_carrier_add(conn, t, img.carrier, img.carrier ? fds[RDS_TRUNK_CARRIER] : -1);
 	if (img.carrier)
-		fds[1] = -1;
+		fds[RDS_TRUNK_CARRIER] = -1;
 	rds_info("%u messages of other processes go on here", img.nfound);
 	rds_trunk_image_close(&img);
 	return 0;
@@ -268,12 +270,12 @@ static bool packet_is_same(const struct rds_trunk_packet *a, const struct rds_tr
 	return rds_ip_equal(&a->laddr, &b->laddr) && rds_ip_equal(&a->faddr, &b->faddr) && a->scope == b->scope;
 }
 
-static bool packet_note(const struct rds_trunk_packet *p, int memory, void *arg)
+static bool packet_note(const struct rds_trunk_packet *p, const int *fds, void *arg)
 {
 	struct heir_packets *all = arg;
 	unsigned i = 0;
 
-	(void)memory;
+	(void)fds;
 	while (i < all->n && !packet_is_same(&all->p[i], p))
 		i++;
 	if (i == PACKETS_MAX)
@@ -300,7 +302,8 @@ void rds_relay_heir_take(const struct in6_addr *addr, uint32_t scope)
 {
 	const _Atomic int *box = rds_relay_box(addr, scope);
 	struct heir_packets *all = box ? calloc(1, sizeof(*all)) : NULL;
-	int fds[2], err;
+	int fds[RDS_TRUNK_FDS], err;
+	unsigned i;
 	struct rds_trunk_packet p;
 	unsigned n;
 
@@ -315,10 +318,9 @@ void rds_relay_heir_take(const struct in6_addr *addr, uint32_t scope)
 		if (err)
 			rds_warn("what the former owner of the address had of another host is lost: %s",
 				 strerror(-err));
-		if (fds[0] >= 0)
-			os_close(fds[0]);
-		if (fds[1] >= 0)
-			os_close(fds[1]);
+		for (i = 0; i < RDS_TRUNK_FDS; i++)
+			if (fds[i] >= 0)
+				os_close(fds[i]);
 		rds_trunk_box_drop_first(atomic_load(box));
 	}
 	free(all);

@@ -40,7 +40,7 @@ struct node_role {
 	unsigned tries;
 	bool asked; /* the helper has yet to look for the first time */
 	unsigned gave_way;
-	bool now; /* in role_try_now() */
+	bool now;      /* in role_try_now() */
 	unsigned late; /* how often what the last owner has given to us could not be received yet */
 };
 

@@ -86,27 +86,30 @@ static int box_send(struct rds_trunk *t, uint32_t carrier, int fd)
 				     .faddr = t->name.faddr,
 				     .scope = t->name.scope,
 				     .carrier = fd < 0 ? 0 : carrier,
-				     .pid = os_getpid(),
-				     .nfds = fd < 0 ? 1 : 2,
+				     .nfds = fd < 0 ? RDS_TRUNK_CARRIER : RDS_TRUNK_FDS,
 				     .id = t->id,
 				     .made = t->made};
-	int fds[2], err;
+	int fds[RDS_TRUNK_FDS], err, self = (int)os_syscall(SYS_pidfd_open, os_getpid(), 0, 0, 0, 0, 0);
 
+	if (self < 0)
+		return self;
 	trunk_step();
 	os_fds_hold();
-	fds[0] = atomic_load(&t->memory);
-	fds[1] = fd;
+	fds[RDS_TRUNK_MEMORY] = atomic_load(&t->memory);
+	fds[RDS_TRUNK_OWNER] = self;
+	fds[RDS_TRUNK_CARRIER] = fd;
 	err = os_pass_send(atomic_load(t->box), &p, sizeof(p), fds, p.nfds, MSG_DONTWAIT);
 	os_fds_release();
+	os_close(self);
 	trunk_step();
 	return err;
 }
 
-static void packet_close(const int fds[2])
+static void packet_close(const int *fds)
 {
 	unsigned i;
 
-	for (i = 0; i < 2; i++)
+	for (i = 0; i < RDS_TRUNK_FDS; i++)
 		if (fds[i] >= 0)
 			os_close(fds[i]);
 }
@@ -116,7 +119,7 @@ static void box_tidy(int box, uint64_t id, uint32_t carrier)
 {
 	struct rds_trunk_packet p;
 	unsigned most = PACKETS_MAX;
-	int fds[2], err;
+	int fds[RDS_TRUNK_FDS], err;
 
 	while (most--) {
 		err = rds_trunk_box_first(box, &p, fds);
@@ -167,26 +170,22 @@ uint32_t rds_trunk_carry(struct rds_trunk *t, int carrier)
 
 static bool packet_is_valid(const struct rds_trunk_packet *p, ssize_t len, unsigned nfds, bool lost)
 {
-	return len == (ssize_t)sizeof(*p) && p->magic == BOX_MAGIC && p->version == TRUNK_VERSION && !lost && nfds &&
-	       nfds == p->nfds && nfds <= 2 && !p->carrier == (nfds == 1);
+	return len == (ssize_t)sizeof(*p) && p->magic == BOX_MAGIC && p->version == TRUNK_VERSION && !lost &&
+	       nfds == p->nfds && nfds == (p->carrier ? RDS_TRUNK_FDS : RDS_TRUNK_CARRIER);
 }
 
-int rds_trunk_box_first(int box, struct rds_trunk_packet *p, int fds[2])
+int rds_trunk_box_first(int box, struct rds_trunk_packet *p, int fds[RDS_TRUNK_FDS])
 {
 	int got[OS_PASS_MAX];
 	unsigned n = 0, i;
 	bool lost;
 	ssize_t len = os_pass_recv(box, p, sizeof(*p), got, &n, &lost, MSG_PEEK | MSG_DONTWAIT);
+	bool valid = len >= 0 && packet_is_valid(p, len, n, lost);
 
-	fds[0] = fds[1] = -1;
-	if (len < 0)
-		return (int)len;
-	if (packet_is_valid(p, len, n, lost)) {
-		fds[0] = got[0];
-		if (n == 2)
-			fds[1] = got[1];
-		return 0;
-	}
+	for (i = 0; i < RDS_TRUNK_FDS; i++)
+		fds[i] = valid && i < n ? got[i] : -1;
+	if (len < 0 || valid)
+		return len < 0 ? (int)len : 0;
 	for (i = 0; i < n; i++)
 		os_close(got[i]);
 	return lost ? -EMFILE : -EPROTO;
@@ -197,12 +196,12 @@ static void box_look_from(int box, int byte)
 	os_setsockopt(box, SOL_SOCKET, SO_PEEK_OFF, &byte, sizeof(byte));
 }
 
-unsigned rds_trunk_box_each(int box, bool (*fn)(const struct rds_trunk_packet *p, int memory, void *arg), void *arg)
+unsigned rds_trunk_box_each(int box, bool (*fn)(const struct rds_trunk_packet *p, const int *fds, void *arg), void *arg)
 {
 	struct rds_trunk_packet p;
 	bool more = true;
 	unsigned n = 0;
-	int fds[2], err;
+	int fds[RDS_TRUNK_FDS], err;
 
 	box_look_from(box, 0);
 	while (more && n < PACKETS_MAX) {
@@ -210,7 +209,7 @@ unsigned rds_trunk_box_each(int box, bool (*fn)(const struct rds_trunk_packet *p
 		if (err && err != -EPROTO)
 			break;
 		n++;
-		more = err || fn(&p, fds[0], arg);
+		more = err || fn(&p, fds, arg);
 		packet_close(fds);
 	}
 	box_look_from(box, -1);
@@ -243,17 +242,9 @@ static bool memory_is_left(int memory)
 	return left;
 }
 
-bool rds_trunk_box_is_left(const struct rds_trunk_packet *p, int memory)
+bool rds_trunk_box_is_left(const int *fds)
 {
-	struct pollfd dead = {.events = POLLIN};
-	bool is;
+	struct pollfd ended = {.fd = fds[RDS_TRUNK_OWNER], .events = POLLIN};
 
-	if (memory_is_left(memory))
-		return true;
-	dead.fd = (int)os_syscall(SYS_pidfd_open, p->pid, 0, 0, 0, 0, 0);
-	if (dead.fd < 0)
-		return dead.fd == -ESRCH;
-	is = os_poll(&dead, 1, 0) > 0;
-	os_close(dead.fd);
-	return is;
+	return memory_is_left(fds[RDS_TRUNK_MEMORY]) || os_poll(&ended, 1, 0) > 0;
 }

@@ -230,11 +230,31 @@ static unsigned member_find(const struct rds_trunk *t, const struct rds_procid *
 	return RDS_TRUNK_MEMBERS;
 }
 
+/* All places are taken: that of a process which has ended. */
+static unsigned member_replace(struct rds_trunk *t, const struct rds_procid *id)
+{
+	unsigned i, at = member_hash(id);
+	uint32_t slot;
+
+	for (i = 0; i < RDS_TRUNK_MEMBERS; i++, at = (at + 1) % RDS_TRUNK_MEMBERS) {
+		if (!rds_node_registry || registry_proc_find(rds_node_registry, &t->members[at].id, &slot))
+			continue;
+		atomic_store_explicit(&t->head->members[at].number, 0, memory_order_release);
+		t->members[at].number = 0;
+		if (t->former)
+			t->former[at] = 0;
+		return at;
+	}
+	return RDS_TRUNK_MEMBERS;
+}
+
 void trunk_member_note(struct rds_trunk *t, const struct rds_procid *id, uint32_t number)
 {
 	unsigned i = number ? member_find(t, id) : RDS_TRUNK_MEMBERS;
 	struct trunk_slot *slot;
 
+	if (number && i == RDS_TRUNK_MEMBERS)
+		i = member_replace(t, id);
 	if (i == RDS_TRUNK_MEMBERS)
 		return;
 	slot = &t->head->members[i];

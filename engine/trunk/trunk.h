@@ -141,14 +141,14 @@ struct rds_trunk *rds_trunk_new_from(struct rds_trunk_image *img, int *err);
 
 /*
  * The box of a local address: a socket in which the owner leaves a packet for each trunk, with the
- * descriptors of its memory and of its carrier.  All processes of the address have the box.
+ * descriptors of its memory, of the owner itself (a pidfd) and of its carrier.  All processes of the address have the box.
  */
+enum { RDS_TRUNK_MEMORY, RDS_TRUNK_OWNER, RDS_TRUNK_CARRIER, RDS_TRUNK_FDS };
 struct rds_trunk_packet {
 	uint32_t magic, version;
 	struct in6_addr laddr, faddr;
 	uint32_t scope;
 	uint32_t carrier; /* its number; 0: none */
-	int32_t pid;	  /* of the owner */
 	uint32_t nfds;
 	uint64_t id;   /* of the trunk */
 	uint64_t made; /* when: of two for the same addresses the later one counts */
@@ -165,17 +165,18 @@ int rds_trunk_box_put(struct rds_trunk *t, const _Atomic int *box, int carrier);
 /* From now on it has that carrier.  Its number, or 0: the trunk is in no box. */
 uint32_t rds_trunk_carry(struct rds_trunk *t, int carrier);
 /*
- * Calls fn for each packet that is valid, the oldest first, until it returns false.  memory: the trunk's.
+ * Calls fn for each packet that is valid, the oldest first, until it returns false.
  * Returns how many packets there are, or have been looked at.
  */
-unsigned rds_trunk_box_each(int box, bool (*fn)(const struct rds_trunk_packet *p, int memory, void *arg), void *arg);
+unsigned rds_trunk_box_each(int box, bool (*fn)(const struct rds_trunk_packet *p, const int *fds, void *arg),
+			    void *arg);
 /*
- * The oldest packet, which stays.  fds: memory and carrier (-1: none), for the caller to close.
+ * The oldest packet, which stays.  fds are for the caller to close; without a carrier its one is -1.
  * -EAGAIN: there is none; -EPROTO: it is not valid.
  */
-int rds_trunk_box_first(int box, struct rds_trunk_packet *p, int fds[2]);
+int rds_trunk_box_first(int box, struct rds_trunk_packet *p, int fds[RDS_TRUNK_FDS]);
 void rds_trunk_box_drop_first(int box);
-/* Has the owner that has left that packet come to its end, or left its trunks? */
-bool rds_trunk_box_is_left(const struct rds_trunk_packet *p, int memory);
+/* Has the owner that has left a packet with these come to its end, or left its trunks? */
+bool rds_trunk_box_is_left(const int *fds);
 
 #endif

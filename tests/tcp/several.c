@@ -283,10 +283,14 @@ static void set_trouble(const char *name)
 	static const struct {
 		const char *name;
 		void (*trouble)(unsigned host);
-	} known[] = {{"owner-ends", trouble_owner_ends},	 {"owner-killed", trouble_owner_killed},
-		     {"owners-killed", trouble_owners_killed},	 {"owner-falls", trouble_owner_falls},	 {"member-killed", trouble_member_killed},
+	} known[] = {{"owner-ends", trouble_owner_ends},
+		     {"owner-killed", trouble_owner_killed},
+		     {"owners-killed", trouble_owners_killed},
+		     {"owner-falls", trouble_owner_falls},
+		     {"member-killed", trouble_member_killed},
 		     {"member-stopped", trouble_member_stopped},
-		     {"owner-killed-aside", trouble_owner_killed_aside}, {"unpaced", trouble_none}};
+		     {"owner-killed-aside", trouble_owner_killed_aside},
+		     {"unpaced", trouble_none}};
 	unsigned i;
 
 	for (i = 0; i < 8 && strcmp(name, known[i].name); i++)

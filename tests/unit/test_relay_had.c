@@ -53,7 +53,8 @@ START_TEST(test_again)
 	ck_assert(!comes(relayed(7, 99, true)));
 	ck_assert(!comes(relayed(0, 99, true))); /* the next owner has not been told the generation yet */
 	ck_assert(comes(relayed(7, 101, true)));
-	ck_assert(comes(relayed(7, 101, false))); /* not marked: the host has begun anew, and does not say so */
+	ck_assert(!comes(relayed(7, 101, false))); /* a former owner had given it to us, too */
+	ck_assert(comes(relayed(0, 101, false)));  /* the host has begun anew, perhaps, and does not say so */
 	ck_assert(!comes(relayed(7, 101, true)));
 }
 END_TEST
@@ -74,8 +75,10 @@ START_TEST(test_wraps)
 	ck_assert(comes(relayed(7, 0x7ffffffeu, false)));
 	ck_assert(comes(relayed(7, 0x80000001u, true)));
 	ck_assert(!comes(relayed(7, 0x7fffffffu, true)));
-	ck_assert(comes(relayed(7, 0x1ffffffffu, false)));
-	ck_assert(comes(relayed(7, 0x200000000u, true)));
+	ck_assert(comes(relayed(7, 0xb0000000u, false)));
+	ck_assert(comes(relayed(7, 0xe0000000u, false)));
+	ck_assert(comes(relayed(7, 0xffffffffu, false)));
+	ck_assert(comes(relayed(7, 0x100000000u, true)));
 }
 END_TEST
 
