@@ -258,6 +258,9 @@ void trunk_member_note(struct rds_trunk *t, const struct rds_procid *id, uint32_
 	if (i == RDS_TRUNK_MEMBERS)
 		return;
 	slot = &t->head->members[i];
+	/* copied from a former owner's: not the last one of that process */
+	if (t->members[i].number && (int32_t)(number - t->members[i].number) < 0)
+		return;
 	if (!t->members[i].number) {
 		t->members[i].id = *id;
 		slot->id = *id;

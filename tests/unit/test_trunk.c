@@ -159,6 +159,25 @@ START_TEST(test_numbers_of_members)
 }
 END_TEST
 
+/* Of two messages the first one is still under way: the number of the second one is not forgotten. */
+START_TEST(test_numbers_stay)
+{
+	unsigned i;
+	int err;
+
+	out_from(&one, 5, "a");
+	rds_trunk_drop(out_from(&one, 6, "b"));
+	for (i = 0; i < 3; i++) {
+		ck_assert_int_eq(look(0, 0, false), 0);
+		ck_assert_uint_eq(img.nfound, 1);
+		t = rds_trunk_new_from(&img, &err);
+		ck_assert_ptr_nonnull(t);
+		ck_assert(rds_trunk_had(t, &one, 6));
+		ck_assert(!rds_trunk_had(t, &one, 7));
+	}
+}
+END_TEST
+
 /* Segments are used again; long messages have several, and those that stay are in nobody's way. */
 START_TEST(test_room)
 {
@@ -455,6 +474,7 @@ int main(void)
 	tcase_add_test(tc, test_messages);
 	tcase_add_test(tc, test_acknowledged);
 	tcase_add_test(tc, test_numbers_of_members);
+	tcase_add_test(tc, test_numbers_stay);
 	tcase_add_test(tc, test_room);
 	tcase_add_test(tc, test_window);
 	tcase_add_test(tc, test_window_is_enough);
