@@ -14,8 +14,8 @@
  * What the owner has taken outlives it (relay_kept.c), and the next owner goes on with it (relay_heir.c).
  *
  * What is relayed gets a header of its own, with the ports, and towards a member K's number (relay_had.c):
- * neither side believes what is of this library alone.  It is received under rx, and waits in one list for a thread without locks,
- * which moves it with `control` held from end to end.  So it stays in order.
+ * neither side believes what is of this library alone.  It is received under rx, and waits in one list for a
+ * thread without locks, which moves it with `control` held from end to end.  So it stays in order.
  *
  * A member whose messages K does not take is held up when they reach a limit, and goes on a tick later.
  * But nothing that K sends holds up the TCP connection: what a member does not take waits here, and K

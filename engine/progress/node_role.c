@@ -155,7 +155,7 @@ static bool role_try(struct node_role *r)
 		return true;
 	pid = rds_relay_owner_pid(&r->addr, r->scope);
 	if (pid) {
-		r->tries = 0;
+		r->tries = r->gave_way = 0;
 		role_watch(r, pid);
 		return false;
 	}

@@ -132,7 +132,8 @@ struct rds_trunk_image {
  * Reads another process's memory, whatever is there.  carrier: of the descriptor that came with it.
  * 0 or -errno; -EPROTO: this is no trunk.
  */
-int rds_trunk_image_open(int memory, uint32_t carrier, const struct rds_trunk_brought *b, struct rds_trunk_image *img);
+int rds_trunk_image_open(int memory, uint32_t carrier, const struct rds_trunk_brought *b,
+			 struct rds_trunk_image *img);
 void rds_trunk_image_close(struct rds_trunk_image *img);
 /* A trunk of this process with the same content.  NULL and *err. */
 struct rds_trunk *rds_trunk_new_from(struct rds_trunk_image *img, int *err);
