@@ -135,6 +135,7 @@ static void masks(const char *name, int fd, int (*call)(int fd, const struct tim
 	const struct timespec ts = {.tv_nsec = LONG_MS * 1000000};
 	sigset_t alarm, none;
 	const char *said;
+	long long end;
 
 	sigemptyset(&none);
 	sigemptyset(&alarm);
@@ -142,8 +143,11 @@ static void masks(const char *name, int fd, int (*call)(int fd, const struct tim
 	alarms(true);
 	said = rc(call(fd, &ts, &alarm));
 	sigprocmask(SIG_BLOCK, &alarm, NULL);
+	end = now_ms();
 	check(text("%s-blocks", name), "0", "%s", said);
-	check(text("%s-blocks-handler", name), "1", "%d", !handled || handled - began >= LONG_MS - 5);
+	/* it ran behind the call, or, on a busy machine, before it: all of the call was later */
+	check(text("%s-blocks-handler", name), "1", "%d",
+	      !handled || handled - began >= LONG_MS - 5 || end - handled >= LONG_MS - 5);
 	handled = 0;
 	said = rc(call(fd, &ts, &none));
 	check(text("%s-lets", name), "-1 EINTR", "%s", said);
