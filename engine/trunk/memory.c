@@ -259,12 +259,14 @@ void trunk_member_note(struct rds_trunk *t, const struct rds_procid *id, uint32_
 		return;
 	slot = &t->head->members[i];
 	/* copied from a former owner's: not the last one of that process */
-	if (t->members[i].number && (int32_t)(number - t->members[i].number) < 0)
+	if (t->members[i].number && t->members[i].number - number < TRUNK_LATE_MAX)
 		return;
 	if (!t->members[i].number) {
 		t->members[i].id = *id;
 		slot->id = *id;
 	}
+	if (t->former && number - t->former[i] - TRUNK_LATE_MAX < TRUNK_LATE_MAX)
+		t->former[i] = 0; /* nothing of that comes any more */
 	t->members[i].number = number;
 	atomic_store_explicit(&slot->number, number, memory_order_release);
 }
@@ -273,7 +275,7 @@ bool rds_trunk_had(const struct rds_trunk *t, const struct rds_procid *member, u
 {
 	unsigned i = number && t->former ? member_find(t, member) : RDS_TRUNK_MEMBERS;
 
-	return i < RDS_TRUNK_MEMBERS && t->former[i] && (int32_t)(number - t->former[i]) <= 0;
+	return i < RDS_TRUNK_MEMBERS && t->former[i] && t->former[i] - number < TRUNK_LATE_MAX;
 }
 
 /* ---- entries ---- */

@@ -35,6 +35,9 @@ static inline void trunk_step(void)
 		rds_trunk_step();
 }
 
+/* A process has never so many messages under way.  So what is more behind is none of those: numbers wrap. */
+#define TRUNK_LATE_MAX (1u << 23)
+
 /* Its last number, also without a message. */
 void trunk_member_note(struct rds_trunk *t, const struct rds_procid *id, uint32_t number);
 

@@ -159,6 +159,38 @@ START_TEST(test_numbers_of_members)
 }
 END_TEST
 
+/* Numbers wrap: those of a former owner's time are forgotten before they come again. */
+START_TEST(test_numbers_wrap)
+{
+	uint32_t n, step = 1u << 23;
+	int err;
+
+	rds_trunk_drop(out_from(&one, 100, "a"));
+	rds_trunk_drop(out_from(&two, 100, "a"));
+	ck_assert_int_eq(look(0, 0, false), 0);
+	rds_trunk_put(t);
+	t = rds_trunk_new_from(&img, &err);
+	ck_assert_ptr_nonnull(t);
+	ck_assert(!rds_trunk_had(t, &two, 100 + (1u << 31))); /* all others were for other hosts */
+	for (n = 100; n < 0xff000000u; n += step) {
+		ck_assert(n == 100 || !rds_trunk_had(t, &one, n));
+		rds_trunk_drop(out_from(&one, n, "b"));
+	}
+	ck_assert(!rds_trunk_had(t, &one, 99));
+	ck_assert(!rds_trunk_had(t, &one, 100));
+	ck_assert(rds_trunk_had(t, &two, 100));
+	/* the last one counts for the next owner, not the one that came to us with a higher number */
+	rds_trunk_drop(out_from(&two, 1u << 31, "c"));
+	rds_trunk_drop(out_from(&two, 3, "d"));
+	rds_trunk_drop(out_from(&two, 2, "e"));
+	ck_assert_int_eq(look(0, 0, false), 0);
+	rds_trunk_put(t);
+	t = rds_trunk_new_from(&img, &err);
+	ck_assert(rds_trunk_had(t, &two, 3));
+	ck_assert(!rds_trunk_had(t, &two, 4));
+}
+END_TEST
+
 /* Of two messages the first one is still under way: the number of the second one is not forgotten. */
 START_TEST(test_numbers_stay)
 {
@@ -474,6 +506,7 @@ int main(void)
 	tcase_add_test(tc, test_messages);
 	tcase_add_test(tc, test_acknowledged);
 	tcase_add_test(tc, test_numbers_of_members);
+	tcase_add_test(tc, test_numbers_wrap);
 	tcase_add_test(tc, test_numbers_stay);
 	tcase_add_test(tc, test_room);
 	tcase_add_test(tc, test_window);
