@@ -50,7 +50,9 @@ static bool heir_is_left(const struct rds_trunk_packet *p, const int *fds, void 
 	bool *all = arg;
 
 	(void)p;
-	*all = rds_trunk_box_is_left(fds);
+	if (fds[RDS_TRUNK_MEMORY] < 0)
+		rds_helper_reserve_release(); /* there may be some when it looks again */
+	*all = fds[RDS_TRUNK_MEMORY] >= 0 && rds_trunk_box_is_left(fds);
 	return *all;
 }
 
@@ -298,29 +300,53 @@ static bool packet_counts(struct heir_packets *all, const struct rds_trunk_packe
 	return false;
 }
 
+static void packet_close(int *fds)
+{
+	unsigned i;
+
+	for (i = 0; i < RDS_TRUNK_FDS; i++)
+		if (fds[i] >= 0)
+			os_close(fds[i]);
+}
+
+/* 0, also if it does not count any more; -EAGAIN: there is none. */
+static int heir_take_first(const struct in6_addr *addr, uint32_t scope, int box, struct heir_packets *all)
+{
+	struct rds_trunk_packet p;
+	int fds[RDS_TRUNK_FDS], err;
+
+	do
+		err = rds_trunk_box_first(box, &p, fds);
+	while (err == -EMFILE && rds_helper_reserve_release());
+	if (err == -EMFILE)
+		return packet_counts(all, &p) ? err : 0;
+	if (err || !packet_counts(all, &p))
+		goto close;
+	do
+		err = heir_take_one(addr, scope, &p, fds);
+	while (err == -EMFILE && rds_helper_reserve_release());
+close:
+	packet_close(fds);
+	return err;
+}
+
+/* What cannot be taken is dropped: so the other host's connection ends as well. */
 void rds_relay_heir_take(const struct in6_addr *addr, uint32_t scope)
 {
 	const _Atomic int *box = rds_relay_box(addr, scope);
 	struct heir_packets *all = box ? calloc(1, sizeof(*all)) : NULL;
-	int fds[RDS_TRUNK_FDS], err;
-	unsigned i;
-	struct rds_trunk_packet p;
 	unsigned n;
+	int err;
 
 	if (!all)
 		return;
 	for (n = rds_trunk_box_each(atomic_load(box), packet_note, all); n; n--) {
-		err = rds_trunk_box_first(atomic_load(box), &p, fds);
-		if (err && err != -EPROTO)
+		err = heir_take_first(addr, scope, atomic_load(box), all);
+		if (err == -EAGAIN)
 			break;
-		if (!err && packet_counts(all, &p))
-			err = heir_take_one(addr, scope, &p, fds);
 		if (err)
 			rds_warn("what the former owner of the address had of another host is lost: %s",
-				 strerror(-err));
-		for (i = 0; i < RDS_TRUNK_FDS; i++)
-			if (fds[i] >= 0)
-				os_close(fds[i]);
+				 err == -EMFILE ? RDS_LOG_EMFILE : strerror(-err));
 		rds_trunk_box_drop_first(atomic_load(box));
 	}
 	free(all);

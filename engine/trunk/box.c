@@ -123,7 +123,7 @@ static void box_tidy(int box, uint64_t id, uint32_t carrier)
 
 	while (most--) {
 		err = rds_trunk_box_first(box, &p, fds);
-		if (err == -EAGAIN)
+		if (err && err != -EPROTO)
 			return;
 		if (!err && p.id == id && p.carrier == carrier) {
 			packet_close(fds);
@@ -133,7 +133,7 @@ static void box_tidy(int box, uint64_t id, uint32_t carrier)
 			err = os_pass_send(box, &p, sizeof(p), fds, p.nfds, MSG_DONTWAIT);
 		packet_close(fds);
 		trunk_step();
-		if (err == -EAGAIN || err == -ETOOMANYREFS) /* no room for a second one */
+		if (err && err != -EPROTO) /* no room for a second one */
 			return;
 		rds_trunk_box_drop_first(box);
 	}
@@ -168,10 +168,10 @@ uint32_t rds_trunk_carry(struct rds_trunk *t, int carrier)
 
 /* ---- who takes it over ---- */
 
-static bool packet_is_valid(const struct rds_trunk_packet *p, ssize_t len, unsigned nfds, bool lost)
+static bool packet_is_valid(const struct rds_trunk_packet *p, ssize_t len)
 {
-	return len == (ssize_t)sizeof(*p) && p->magic == BOX_MAGIC && p->version == TRUNK_VERSION && !lost &&
-	       nfds == p->nfds && nfds == (p->carrier ? RDS_TRUNK_FDS : RDS_TRUNK_CARRIER);
+	return len == (ssize_t)sizeof(*p) && p->magic == BOX_MAGIC && p->version == TRUNK_VERSION &&
+	       p->nfds == (p->carrier ? RDS_TRUNK_FDS : RDS_TRUNK_CARRIER);
 }
 
 int rds_trunk_box_first(int box, struct rds_trunk_packet *p, int fds[RDS_TRUNK_FDS])
@@ -180,15 +180,15 @@ int rds_trunk_box_first(int box, struct rds_trunk_packet *p, int fds[RDS_TRUNK_F
 	unsigned n = 0, i;
 	bool lost;
 	ssize_t len = os_pass_recv(box, p, sizeof(*p), got, &n, &lost, MSG_PEEK | MSG_DONTWAIT);
-	bool valid = len >= 0 && packet_is_valid(p, len, n, lost);
+	bool valid = len >= 0 && packet_is_valid(p, len), all = valid && !lost && n == p->nfds;
 
 	for (i = 0; i < RDS_TRUNK_FDS; i++)
-		fds[i] = valid && i < n ? got[i] : -1;
-	if (len < 0 || valid)
+		fds[i] = all && i < n ? got[i] : -1;
+	if (len < 0 || all)
 		return len < 0 ? (int)len : 0;
 	for (i = 0; i < n; i++)
 		os_close(got[i]);
-	return lost ? -EMFILE : -EPROTO;
+	return valid && lost ? -EMFILE : -EPROTO;
 }
 
 static void box_look_from(int box, int byte)
@@ -206,10 +206,10 @@ unsigned rds_trunk_box_each(int box, bool (*fn)(const struct rds_trunk_packet *p
 	box_look_from(box, 0);
 	while (more && n < PACKETS_MAX) {
 		err = rds_trunk_box_first(box, &p, fds);
-		if (err && err != -EPROTO)
+		if (err && err != -EPROTO && err != -EMFILE)
 			break;
 		n++;
-		more = err || fn(&p, fds, arg);
+		more = err == -EPROTO || fn(&p, fds, arg);
 		packet_close(fds);
 	}
 	box_look_from(box, -1);

@@ -166,14 +166,14 @@ int rds_trunk_box_put(struct rds_trunk *t, const _Atomic int *box, int carrier);
 /* From now on it has that carrier.  Its number, or 0: the trunk is in no box. */
 uint32_t rds_trunk_carry(struct rds_trunk *t, int carrier);
 /*
- * Calls fn for each packet that is valid, the oldest first, until it returns false.
- * Returns how many packets there are, or have been looked at.
+ * Calls fn for each packet that is valid, the oldest first, until it returns false.  fds are -1 where this
+ * process may not have so many.  Returns how many packets there are, or have been looked at.
  */
 unsigned rds_trunk_box_each(int box, bool (*fn)(const struct rds_trunk_packet *p, const int *fds, void *arg),
 			    void *arg);
 /*
  * The oldest packet, which stays.  fds are for the caller to close; without a carrier its one is -1.
- * -EAGAIN: there is none; -EPROTO: it is not valid.
+ * -EAGAIN: there is none; -EPROTO: it is not valid; -EMFILE: this process may not have so many descriptors.
  */
 int rds_trunk_box_first(int box, struct rds_trunk_packet *p, int fds[RDS_TRUNK_FDS]);
 void rds_trunk_box_drop_first(int box);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -475,6 +476,48 @@ START_TEST(test_box)
 }
 END_TEST
 
+static bool count_lacking(const struct rds_trunk_packet *p, const int *fds, void *arg)
+{
+	unsigned *n = arg;
+
+	(void)p;
+	*n += fds[RDS_TRUNK_MEMORY] < 0;
+	return true;
+}
+
+/* Of the packets of other trunks none is lost, though this process has no descriptors for them. */
+START_TEST(test_box_few_descriptors)
+{
+	struct rds_trunk *others[3];
+	struct rds_trunk_packet p;
+	int fds[RDS_TRUNK_FDS], err, i, used = dup(0);
+	unsigned lacking = 0;
+	struct rlimit all, few;
+
+	ck_assert_int_eq(rds_trunk_box_put(t, &box, -1), 0);
+	for (i = 0; i < 3; i++) {
+		others[i] = rds_trunk_new(&name, &err);
+		ck_assert_int_eq(rds_trunk_box_put(others[i], &box, -1), 0);
+	}
+	/* one is enough to leave a packet; it takes two to look at one */
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &all), 0);
+	few = all;
+	few.rlim_cur = (rlim_t)used + 1;
+	ck_assert_int_eq(close(used), 0);
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
+	ck_assert_uint_eq(rds_trunk_carry(t, 0), 1);
+	ck_assert_int_eq(rds_trunk_box_first(atomic_load(&box), &p, fds), -EMFILE);
+	ck_assert_uint_eq(rds_trunk_box_each(atomic_load(&box), count_lacking, &lacking), 5);
+	ck_assert_uint_eq(lacking, 5);
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &all), 0);
+	ck_assert_uint_eq(rds_trunk_box_each(atomic_load(&box), note, &p), 5);
+	ck_assert_uint_eq(rds_trunk_carry(t, 0), 2);
+	ck_assert_uint_eq(rds_trunk_box_each(atomic_load(&box), note, &p), 4);
+	for (i = 0; i < 3; i++)
+		rds_trunk_put(others[i]);
+}
+END_TEST
+
 /* Who has written it has ended, in any way. */
 START_TEST(test_box_outlives)
 {
@@ -516,6 +559,7 @@ int main(void)
 	tcase_add_test(tc, test_nonsense);
 	tc = suite_case(s, "box", box_setup, teardown);
 	tcase_add_test(tc, test_box);
+	tcase_add_test(tc, test_box_few_descriptors);
 	tcase_add_test(tc, test_box_outlives);
 	return suite_run(s);
 }
