@@ -171,10 +171,20 @@ static bool addr_is_elsewhere(const struct in6_addr *addr, uint32_t scope)
 	       !addr_is_bound_here(addr) && rds_node_addr_is_local(addr, scope) == -EADDRNOTAVAIL;
 }
 
-enum rds_conn_relay rds_relay_of(enum rds_conn_kind kind, const struct rds_conn_id *id)
+/*
+ * It is, or it was and has ended: also then what it has sent is relayed, and what was to go over it goes to the
+ * next owner.
+ */
+static bool peer_is_owner(const struct rds_conn_id *id)
 {
 	struct rds_conn_id owner = {0};
 
+	return (rds_relay_owner(&id->laddr, id->scope, &owner) && !memcmp(&owner.peer, &id->peer, sizeof(id->peer))) ||
+	       !registry_proc_alive(rds_node_registry, id->peer_slot, &id->peer);
+}
+
+enum rds_conn_relay rds_relay_of(enum rds_conn_kind kind, const struct rds_conn_id *id)
+{
 	if (kind != RDS_CONN_PEER || (!rds_transport_node_serves(&id->laddr) && !rds_transport_node_serves(&id->faddr)))
 		return RDS_RELAY_NONE;
 	if (rds_conn_id_is_node(id))
@@ -183,10 +193,7 @@ enum rds_conn_relay rds_relay_of(enum rds_conn_kind kind, const struct rds_conn_
 		return RDS_RELAY_NONE;
 	if (rds_transport_node_has(&id->faddr, id->scope))
 		return addr_is_elsewhere(&id->laddr, id->scope) ? RDS_RELAY_MEMBER : RDS_RELAY_NONE;
-	if (rds_relay_owner(&id->laddr, id->scope, &owner) && !memcmp(&owner.peer, &id->peer, sizeof(id->peer)) &&
-	    addr_is_elsewhere(&id->faddr, id->scope))
-		return RDS_RELAY_OWNER;
-	return RDS_RELAY_NONE;
+	return peer_is_owner(id) && addr_is_elsewhere(&id->faddr, id->scope) ? RDS_RELAY_OWNER : RDS_RELAY_NONE;
 }
 
 struct rds_conn *rds_relay_node_conn(const struct rds_conn_id *id, int *err)
