@@ -530,6 +530,7 @@ void rds_relay_forget(void)
 {
 	rds_relay_had_forget();
 	rds_relay_kept_forget();
+	rds_relay_heir_forget();
 	relay_list = NULL;
 	relay_tail = &relay_list;
 	owner_seen_ns = 0;

@@ -71,6 +71,7 @@ void rds_relay_box_await(void);
 int rds_relay_heir_may(const struct in6_addr *addr, uint32_t scope);
 void rds_relay_heir_take(const struct in6_addr *addr, uint32_t scope); /* control; it is the owner */
 void rds_relay_heir_go_on(void);				       /* behind that, no lock */
+void rds_relay_heir_forget(void);				       /* forked child */
 /* rx: the message that is being received again has been kept already */
 struct rds_trunk_ref *rds_relay_heir_ref(void);
 /* Over a relayed connection, or from a node and for no socket of this process. */

@@ -352,6 +352,25 @@ void rds_relay_heir_take(const struct in6_addr *addr, uint32_t scope)
 	free(all);
 }
 
+/* Without the former owner's carrier it begins with an attempt. */
+static void heir_connect(const struct rds_conn_id *id)
+{
+	struct rds_conn *conn;
+
+	rds_lock(&rds_lock_control);
+	conn = rds_conn_find(RDS_CONN_PEER, id);
+	if (conn)
+		rds_timer_set(&conn->retry, os_now_ns());
+	rds_unlock(&rds_lock_control);
+}
+
+void rds_relay_heir_forget(void)
+{
+	heir_carriers = NULL;
+	heir_ref = NULL;
+	heir_waits_since = 0;
+}
+
 void rds_relay_heir_go_on(void)
 {
 	struct heir_carrier *c;
@@ -363,8 +382,10 @@ void rds_relay_heir_go_on(void)
 			      ? -EBADF
 			      : rds_transport_set.node->ops->kept_adopt(rds_transport_set.node, &c->id,
 									atomic_load(&c->fd), c->trunk, c->number);
-		if (err)
+		if (err) {
 			rds_warn("what another host had sent to the former owner is lost: %s", strerror(-err));
+			heir_connect(&c->id);
+		}
 		free(c);
 	}
 	rds_conn_work_run();
