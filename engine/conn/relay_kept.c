@@ -25,6 +25,7 @@
 #define TRIES 50u
 #define AGAIN_NS (10 * 1000000ull)
 #define OFFER_MS 100
+#define PAUSE_NS (100 * 1000000ull)
 
 struct kept_box {
 	struct kept_box *next;
@@ -373,9 +374,36 @@ static void box_take(const struct kept_offer *offer, int fd)
 	rds_unlock(&rds_lock_control);
 }
 
+/* Who offers it waits in the queue. */
+static void kept_listen_again(struct rds_timer *tm)
+{
+	if (atomic_load(&kept_listener) >= 0 && rds_helper_event_add(&kept_event, &kept_listener, EPOLLIN))
+		rds_timer_set(tm, os_now_ns() + PAUSE_NS);
+}
+
+static struct rds_timer kept_pause = {.fn = kept_listen_again};
+
+/* With the listener watched, the waiting connection would wake the helper all the time. */
+static int kept_accept(void)
+{
+	int fd;
+
+	do
+		fd = os_accept4(atomic_load(&kept_listener), SOCK_CLOEXEC | SOCK_NONBLOCK);
+	while (fd == -EMFILE && rds_helper_reserve_release());
+	if (fd < 0 && fd != -EAGAIN && fd != -EINTR && fd != -ECONNABORTED) {
+		rds_warn_once("what this process sends to other hosts may be lost if the one that relays it is "
+			      "killed: %s",
+			      fd == -EMFILE ? RDS_LOG_EMFILE : strerror(-fd));
+		rds_helper_event_del(atomic_load(&kept_listener));
+		rds_timer_set(&kept_pause, os_now_ns() + PAUSE_NS);
+	}
+	return fd;
+}
+
 static void kept_offered(struct rds_helper_event *ev, uint32_t events)
 {
-	int fd = os_accept4(atomic_load(&kept_listener), SOCK_CLOEXEC | SOCK_NONBLOCK), fds[OS_PASS_MAX];
+	int fd = kept_accept(), fds[OS_PASS_MAX];
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 	struct kept_offer offer = {0};
 	unsigned n = 0, i;
@@ -416,5 +444,6 @@ void rds_relay_kept_forget(void)
 	kept_boxes = NULL;
 	kept_listens = false;
 	atomic_store(&kept_listener, -1);
+	kept_pause = (struct rds_timer){.fn = kept_listen_again};
 	kept_timer = (struct rds_timer){.fn = kept_run};
 }
