@@ -28,6 +28,7 @@
 #define SELDOM_NS (1000 * 1000000ull)
 #define UNASKED_NS (30 * SELDOM_NS) /* ... where the user has not asked for TCP */
 #define LOOK_NS 1000000
+#define HEIR_NS (11000 * 1000000ull) /* ... after which the next owner does not wait for the last one (relay_heir.c) */
 
 /* An address that other hosts could be reached from. */
 struct node_role {
@@ -38,6 +39,7 @@ struct node_role {
 	struct rds_helper_event ended;
 	struct rds_timer again;
 	unsigned tries;
+	uint64_t taken_since; /* the port is; 0: it is not */
 	bool asked; /* the helper has yet to look for the first time */
 	unsigned gave_way;
 	bool now;      /* in role_try_now() */
@@ -92,12 +94,26 @@ static bool tcp_is_asked_for(void)
 	return strcmp(rds_options()->transport, "auto") != 0;
 }
 
+/*
+ * By the next owner, perhaps, who is not in the registry before all of the last one has ended: then somebody has
+ * the box, and so has who goes on.
+ */
 static void role_is_taken(struct node_role *r)
 {
-	if (++r->tries < TRIES)
+	bool passes_on = rds_relay_box_exists(&r->addr, r->scope);
+
+	if (!r->taken_since)
+		r->taken_since = os_now_ns();
+	if (passes_on && os_now_ns() - r->taken_since < HEIR_NS) {
+		rds_relay_passes_on();
 		role_again(r, AGAIN_NS);
-	else
+	} else if (++r->tries < TRIES) {
+		role_again(r, AGAIN_NS);
+	} else {
 		rds_relay_warn_taken(&r->addr);
+		if (passes_on)
+			role_again(r, SELDOM_NS);
+	}
 }
 
 /* It listens already, so no other process does the same now.  Not before all of the last owner has ended. */
@@ -119,6 +135,7 @@ static bool role_take(struct node_role *r)
 		return false;
 	}
 	r->tries = 0;
+	r->taken_since = 0;
 	rds_relay_heir_take(&r->addr, r->scope);
 	rds_transports_take_part(rds_transport_set.node);
 	atomic_fetch_add(&rds_route_gen, 1); /* messages that wait may go now */
@@ -156,6 +173,7 @@ static bool role_try(struct node_role *r)
 	pid = rds_relay_owner_pid(&r->addr, r->scope);
 	if (pid) {
 		r->tries = r->gave_way = 0;
+		r->taken_since = 0;
 		role_watch(r, pid);
 		return false;
 	}
