@@ -293,9 +293,14 @@ static void trunk_make(struct rds_conn *node)
 		node->t->ops->kept_begin(node->ep);
 }
 
+/* An exec may have failed since this process has left: it goes on then. */
 struct rds_trunk *rds_relay_trunk(struct rds_conn *conn)
 {
-	return conn->seldom ? conn->seldom->trunk : NULL;
+	struct rds_trunk *t = conn->seldom ? conn->seldom->trunk : NULL;
+
+	if (t && !rds_relay_has_left())
+		rds_trunk_left(t, false);
+	return t;
 }
 
 void rds_relay_kept_begin(struct rds_conn *conn, struct rds_conn *node)
@@ -435,7 +440,7 @@ void rds_relay_kept_leave(void)
 	rds_lock(&rds_lock_control);
 	for (conn = rds_conn_list; conn; conn = conn->next)
 		if (conn->relay == RDS_RELAY_NODE && conn->seldom && conn->seldom->trunk)
-			rds_trunk_left(conn->seldom->trunk);
+			rds_trunk_left(conn->seldom->trunk, true);
 	rds_unlock(&rds_lock_control);
 }
 

@@ -159,7 +159,6 @@ int rds_trunk_box_put(struct rds_trunk *t, const _Atomic int *box, int carrier)
 
 uint32_t rds_trunk_carry(struct rds_trunk *t, int carrier)
 {
-	atomic_store(&t->head->left, 0);
 	if (!t->box || trunk_leave(t, carrier))
 		return 0;
 	box_tidy(atomic_load(t->box), t->id, t->packets);

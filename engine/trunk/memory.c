@@ -115,9 +115,9 @@ const struct rds_trunk_name *rds_trunk_name(const struct rds_trunk *t)
 	return &t->name;
 }
 
-void rds_trunk_left(struct rds_trunk *t)
+void rds_trunk_left(struct rds_trunk *t, bool left)
 {
-	atomic_store(&t->head->left, 1);
+	atomic_store(&t->head->left, left);
 }
 
 /* ---- where an entry goes ---- */

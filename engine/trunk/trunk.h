@@ -49,7 +49,7 @@ struct rds_trunk_name {
 struct rds_trunk *rds_trunk_new(const struct rds_trunk_name *name, int *err);
 void rds_trunk_put(struct rds_trunk *t); /* it ends when all its messages have ended, too */
 const struct rds_trunk_name *rds_trunk_name(const struct rds_trunk *t);
-void rds_trunk_left(struct rds_trunk *t); /* the owner writes nothing there any more */
+void rds_trunk_left(struct rds_trunk *t, bool left); /* the owner writes nothing there any more */
 
 /* rx.  NULL: no room */
 struct rds_trunk_ref *rds_trunk_add(struct rds_trunk *t, const struct rds_trunk_message *m);

@@ -459,9 +459,15 @@ START_TEST(test_box)
 	ck_assert_uint_eq(rds_trunk_box_each(atomic_load(&box), note, &p), 1);
 	ck_assert_uint_eq(p.carrier, 2);
 	ck_assert(!left);
-	rds_trunk_left(t);
+	rds_trunk_left(t, true);
 	ck_assert_uint_eq(rds_trunk_box_each(atomic_load(&box), note, &p), 1);
 	ck_assert(left);
+	ck_assert_uint_eq(rds_trunk_carry(t, pipes[0]), 3); /* in the middle of that a connection comes up */
+	ck_assert_uint_eq(rds_trunk_box_each(atomic_load(&box), note, &p), 1);
+	ck_assert(left);
+	rds_trunk_left(t, false);
+	ck_assert_uint_eq(rds_trunk_box_each(atomic_load(&box), note, &p), 1);
+	ck_assert(!left);
 	/* what is not valid is passed over, and can be taken out */
 	ck_assert_int_eq(send(atomic_load(&box), "x", 1, 0), 1);
 	ck_assert_uint_eq(rds_trunk_box_each(atomic_load(&box), note, &p), 2);
