@@ -94,8 +94,8 @@ struct rds_conn_seldom {
 	struct rds_trunk *trunk;
 	uint32_t own_gen;
 	struct rds_trunk_refs refs;
-	uint8_t box_tries; /* relayed: how often the member is still offered the box (control) */
-	bool wants_trunk;  /* a node (control) */
+	bool wants_box;	  /* relayed: the member has not got it yet (control) */
+	bool wants_trunk; /* a node (control) */
 	/* where messages of another user's process come from (source.c); NULL: there were none */
 	struct rds_conn_sources *sources;
 	/* ports that have moved to another process of their host (port_moved.c) */

@@ -22,8 +22,8 @@
 #define NAME "rds.trunk."
 #define BOX_OFFER_MAGIC 0x6f786f62u
 #define BOXES_MAX 256u
-#define TRIES 50u
-#define AGAIN_NS (10 * 1000000ull)
+#define AGAIN_NS (10 * 1000000ull) /* and twice as long each time */
+#define AGAIN_MAX_NS (1000 * 1000000ull)
 #define OFFER_MS 100
 #define PAUSE_NS (100 * 1000000ull)
 
@@ -47,6 +47,7 @@ static struct rds_timer kept_timer = {.fn = kept_run};
 static struct rds_helper_event kept_event = {.fn = kept_offered};
 static _Atomic int kept_listener = -1;
 static bool kept_listens; /* control */
+static uint64_t kept_again_ns; /* control */
 static _Atomic uint32_t kept_number;
 
 /* ---- numbers; tx ---- */
@@ -246,16 +247,14 @@ static int box_send(const struct rds_conn *conn, const struct kept_box *b)
 	return err;
 }
 
-/* It may not listen yet. */
+/* It may not listen yet.  One of another user never gets it. */
 static void box_offer(struct rds_conn *conn)
 {
 	const struct kept_box *b = box_make(&conn->id.faddr, conn->id.scope);
 	int err = b ? box_send(conn, b) : -EMFILE;
 
-	conn->seldom->box_tries--;
-	if (!err)
-		conn->seldom->box_tries = 0;
-	else if (!conn->seldom->box_tries)
+	conn->seldom->wants_box = err && err != -EPERM;
+	if (err)
 		rds_debug("process %d does not take the box: %s", (int)rds_conn_peer_pid(conn), strerror(-err));
 }
 
@@ -271,9 +270,9 @@ static void trunk_make(struct rds_conn *node)
 	int err = box ? 0 : -EMFILE;
 	struct rds_trunk *t = err ? NULL : rds_trunk_new(&name, &err);
 
-	node->seldom->wants_trunk = false;
 	if (t)
 		err = rds_trunk_box_put(t, &box->fd, -1);
+	node->seldom->wants_trunk = err && err != -ENOSYS;
 	if (err) {
 		rds_warn_once("what other processes send and get over this one may be lost if it is killed: %s",
 			      strerror(-err));
@@ -305,8 +304,9 @@ struct rds_trunk *rds_relay_trunk(struct rds_conn *conn)
 
 void rds_relay_kept_begin(struct rds_conn *conn, struct rds_conn *node)
 {
-	conn->seldom->box_tries = TRIES;
+	conn->seldom->wants_box = true;
 	node->seldom->wants_trunk = !node->seldom->trunk;
+	kept_again_ns = AGAIN_NS;
 	rds_timer_set(&kept_timer, os_now_ns());
 }
 
@@ -331,6 +331,7 @@ static void kept_listen(void)
 static void kept_run(struct rds_timer *tm)
 {
 	struct rds_conn *conn;
+	uint64_t pause;
 	bool again = false;
 
 	rds_lock(&rds_lock_control);
@@ -341,14 +342,15 @@ static void kept_run(struct rds_timer *tm)
 			continue;
 		if (conn->relay == RDS_RELAY_NODE && conn->seldom->wants_trunk)
 			trunk_make(conn);
-		if (conn->relay == RDS_RELAY_MEMBER && conn->seldom->box_tries) {
+		if (conn->relay == RDS_RELAY_MEMBER && conn->seldom->wants_box)
 			box_offer(conn);
-			again |= conn->seldom->box_tries;
-		}
+		again |= conn->seldom->wants_trunk || conn->seldom->wants_box;
 	}
+	pause = kept_again_ns;
+	kept_again_ns = 2 * pause < AGAIN_MAX_NS ? 2 * pause : AGAIN_MAX_NS;
 	rds_unlock(&rds_lock_control);
 	if (again)
-		rds_timer_need(tm, os_now_ns() + AGAIN_NS);
+		rds_timer_need(tm, os_now_ns() + pause);
 }
 
 /* ---- members ---- */
