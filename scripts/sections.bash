@@ -259,7 +259,7 @@ section_tcp() # two hosts over TCP: between network namespaces; in the soak also
 	made main fault-programs tcp-programs || return 1
 	{
 		status=0
-		(TCP_MESSAGES=$(size 2000 20000) TCP_BREAKS=$(size 10 200) TCP_TROUBLES=$(size 4 100) TCP_HOSTILE=$(size 0 40) TCP_SEED=$seed delivered tests/tcp/run --build "$work/main") || worse $?
+		(TCP_MESSAGES=$(size 2000 20000) TCP_BREAKS=$(size 10 200) TCP_TROUBLES=$(size 4 100) TCP_HOSTILE=$(size 0 40) TCP_FALLS=$(size "" 1) TCP_SEED=$seed delivered tests/tcp/run --build "$work/main") || worse $?
 		[ "$(size 0 1)" = 0 ] || (delivered tests/tcp/kernel --build "$work/main") || worse $?
 		exit $status
 	} | added_up
