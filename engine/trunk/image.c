@@ -16,8 +16,6 @@
 #include "engine/sys/os.h"
 #include "engine/trunk/memory.h"
 
-#define FOUND_MAX (1u << 18)
-
 static int image_map(int memory, void **map)
 {
 	int64_t size = os_memfd_sealed_size(memory, F_SEAL_SHRINK);
@@ -99,10 +97,10 @@ static struct rds_trunk_found *image_room(struct rds_trunk_image *img)
 
 static int image_add(struct rds_trunk_image *img, const struct trunk_entry *e, const void *data)
 {
-	struct rds_trunk_found *f = img->nfound < FOUND_MAX ? image_room(img) : NULL;
+	struct rds_trunk_found *f = image_room(img);
 
 	if (!f)
-		return img->nfound < FOUND_MAX ? -ENOMEM : -EPROTO;
+		return -ENOMEM;
 	*f = (struct rds_trunk_found){.order = e->order,
 				      .m = {.way = e->way,
 					    .marked = e->marked,

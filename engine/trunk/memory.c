@@ -16,6 +16,7 @@
 #include "engine/sys/os.h"
 #include "engine/trunk/memory.h"
 
+#define SEGS_IN_MAX (TRUNK_SEGS / 4 * 3)
 #define SEGS_KEPT 32u /* the memory of the others is given back when the trunk is empty */
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -43,6 +44,14 @@ static unsigned char *trunk_seg(struct rds_trunk *t, unsigned seg)
 
 /* ---- made, ended ---- */
 
+/* Pages come now, or not at all: later there would be a signal. */
+static int trunk_populate(void *at, size_t n)
+{
+	long err = os_syscall(SYS_madvise, (long)at, (long)n, MADV_POPULATE_WRITE, 0, 0, 0);
+
+	return err == -EINVAL ? 0 : (int)err; /* an old kernel */
+}
+
 static int trunk_map(struct rds_trunk *t)
 {
 	void *map;
@@ -60,7 +69,11 @@ static int trunk_map(struct rds_trunk *t)
 		return err;
 	}
 	t->head = map;
-	err = os_dup_high_slot(fd, &t->memory);
+	err = trunk_populate(map, TRUNK_SEGS_AT);
+	if (err)
+		os_close(fd);
+	else
+		err = os_dup_high_slot(fd, &t->memory);
 	if (err)
 		os_munmap(map, TRUNK_SIZE);
 	else /* a forked child has nothing to do with it */
@@ -127,17 +140,13 @@ static bool seg_is_free(struct rds_trunk *t, unsigned seg)
 	return !atomic_load_explicit(&t->live[seg], memory_order_acquire);
 }
 
-/* Pages come now, or not at all: later there would be a signal. */
 static bool segs_touch(struct rds_trunk *t, unsigned seg, unsigned n)
 {
 	unsigned from = seg > t->high ? seg : t->high;
-	long err;
 
 	if (seg + n <= t->high)
 		return true;
-	err = os_syscall(SYS_madvise, (long)trunk_seg(t, from), (long)(seg + n - from) * TRUNK_SEG, MADV_POPULATE_WRITE,
-			 0, 0, 0);
-	if (err && err != -EINVAL) /* an old kernel */
+	if (trunk_populate(trunk_seg(t, from), (size_t)(seg + n - from) * TRUNK_SEG))
 		return false;
 	t->high = seg + n;
 	return true;
@@ -151,61 +160,70 @@ static void segs_trim(struct rds_trunk *t)
 		return;
 	for (i = SEGS_KEPT; i < t->high; i++)
 		atomic_store_explicit(trunk_used(t, i), 0, memory_order_release);
-	if (t->at_seg >= SEGS_KEPT)
-		t->at = 0;
+	for (i = RDS_TRUNK_OUT; i <= RDS_TRUNK_IN; i++)
+		if (t->place[i].seg >= SEGS_KEPT)
+			t->place[i].at = 0;
 	os_syscall(SYS_madvise, (long)trunk_seg(t, SEGS_KEPT), (long)(t->high - SEGS_KEPT) * TRUNK_SEG, MADV_REMOVE, 0,
 		   0, 0);
 	t->high = SEGS_KEPT;
 }
 
+/* What members do not take leaves room for what they send. */
+static bool segs_may_have(const struct rds_trunk *t, uint8_t way, unsigned n)
+{
+	unsigned i;
+
+	if (likely(way == RDS_TRUNK_OUT || t->high + n <= SEGS_IN_MAX))
+		return true;
+	for (i = 0; i < t->high; i++)
+		n += t->way[i] == RDS_TRUNK_IN && atomic_load_explicit(&t->live[i], memory_order_relaxed);
+	return n <= SEGS_IN_MAX;
+}
+
 /* n free segments, one behind the other; TRUNK_SEGS: there are none. */
-static unsigned segs_find(struct rds_trunk *t, unsigned n)
+static unsigned segs_find(struct rds_trunk *t, uint8_t way, unsigned n)
 {
 	unsigned seg, run = 0;
 
 	for (seg = 0; seg < TRUNK_SEGS && run < n; seg++)
 		run = seg_is_free(t, seg) ? run + 1 : 0;
-	return run < n ? TRUNK_SEGS : seg - n;
+	return run < n || !segs_may_have(t, way, n) ? TRUNK_SEGS : seg - n;
 }
 
-/* They are empty from now on. */
-static bool segs_take(struct rds_trunk *t, unsigned seg, unsigned n)
+/* They are empty from now on, and nobody's place. */
+static bool segs_take(struct rds_trunk *t, uint8_t way, unsigned n, unsigned *seg)
 {
 	unsigned i;
 
-	if (seg == TRUNK_SEGS || !segs_touch(t, seg, n))
+	*seg = segs_find(t, way, n);
+	if (*seg == TRUNK_SEGS || !segs_touch(t, *seg, n))
 		return false;
-	for (i = 0; i < n; i++)
-		atomic_store_explicit(trunk_used(t, seg + i), 0, memory_order_release);
+	for (i = RDS_TRUNK_OUT; i <= RDS_TRUNK_IN; i++)
+		if (t->place[i].seg >= *seg && t->place[i].seg < *seg + n)
+			t->place[i].at = 0;
+	for (i = 0; i < n; i++) {
+		t->way[*seg + i] = way;
+		atomic_store_explicit(trunk_used(t, *seg + i), 0, memory_order_release);
+	}
 	return true;
 }
 
 /* A place for so many bytes: *seg, and where in it. */
-static bool entry_place(struct rds_trunk *t, size_t size, unsigned *seg, uint32_t *at)
+static bool entry_place(struct rds_trunk *t, uint8_t way, size_t size, unsigned *seg, uint32_t *at)
 {
-	unsigned n = (unsigned)((size + TRUNK_SEG - 1) / TRUNK_SEG);
+	struct trunk_place *p = &t->place[way];
 
 	*at = 0;
-	if (n > 1) {
-		*seg = segs_find(t, n);
-		if (!segs_take(t, *seg, n))
+	if (size > TRUNK_SEG)
+		return segs_take(t, way, (unsigned)((size + TRUNK_SEG - 1) / TRUNK_SEG), seg);
+	if (!p->at || p->at + size > TRUNK_SEG || seg_is_free(t, p->seg)) {
+		if (!segs_take(t, way, 1, seg))
 			return false;
-		if (t->at_seg >= *seg && t->at_seg < *seg + n)
-			t->at = TRUNK_SEG;
-		return true;
+		*p = (struct trunk_place){.seg = *seg};
 	}
-	if (t->at && seg_is_free(t, t->at_seg))
-		t->at = TRUNK_SEG; /* from its beginning */
-	if (!t->at || t->at + size > TRUNK_SEG) {
-		*seg = segs_find(t, 1);
-		if (!segs_take(t, *seg, 1))
-			return false;
-		t->at_seg = *seg;
-		t->at = 0;
-	}
-	*seg = t->at_seg;
-	*at = t->at;
-	t->at += (uint32_t)size;
+	*seg = p->seg;
+	*at = p->at;
+	p->at += (uint32_t)size;
 	return true;
 }
 
@@ -306,7 +324,7 @@ struct rds_trunk_ref *rds_trunk_add(struct rds_trunk *t, const struct rds_trunk_
 	unsigned i;
 
 	segs_trim(t);
-	if (!ref || !entry_place(t, size, &ref->seg, &at)) {
+	if (!ref || !entry_place(t, m->way, size, &ref->seg, &at)) {
 		free(ref);
 		return NULL;
 	}

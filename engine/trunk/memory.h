@@ -8,6 +8,12 @@
 #include "engine/sys/compiler.h"
 #include "engine/trunk/layout.h"
 
+/* Where the next entry of a way goes: what stays of one way keeps no segment of the other. */
+struct trunk_place {
+	unsigned seg;
+	uint32_t at; /* in that segment; 0: there is none */
+};
+
 struct rds_trunk {
 	struct trunk_head *head;
 	_Atomic unsigned users; /* 1, and the messages */
@@ -19,9 +25,9 @@ struct rds_trunk {
 	uint32_t packets;
 	/* rx; what of it is in shared memory as well is never read there */
 	uint64_t order;
-	unsigned at_seg;
-	uint32_t at;   /* in that segment; 0: there is none */
-	unsigned high; /* segments below have pages */
+	struct trunk_place place[RDS_TRUNK_IN + 1];
+	uint8_t way[TRUNK_SEGS]; /* of the entries in each */
+	unsigned high;		 /* segments below have pages */
 	uint32_t carrier;
 	uint64_t base, done, end, frame_end;
 	_Atomic unsigned live[TRUNK_SEGS]; /* entries in each */

@@ -241,6 +241,34 @@ START_TEST(test_room)
 }
 END_TEST
 
+/* A member that takes nothing: what others send still has room, in segments of its own. */
+START_TEST(test_room_of_each_way)
+{
+	static struct rds_trunk_ref *refs[2048];
+	unsigned i, n;
+
+	for (n = 0; (refs[n] = in_of(RDS_MAX_MSG / 2)); n++)
+		;
+	ck_assert_ptr_null(in_of(RDS_MAX_MSG));
+	for (i = 0; i < 20000; i++)
+		rds_trunk_drop(out_from(&one, i + 1, "message"));
+	ck_assert_ptr_nonnull(out_from(&one, i + 1, "stays"));
+	while (n--)
+		rds_trunk_drop(refs[n]);
+	/* one of each of many stays: it keeps a segment of its own way */
+	for (i = 0; i < 1000000; i++) {
+		n = i % 2000 == 0;
+		ck_assert_ptr_nonnull(refs[n] = in_of(1000));
+		if (!n)
+			rds_trunk_drop(refs[n]);
+		ck_assert_ptr_nonnull(refs[0] = out_from(&one, i + 1, "message"));
+		rds_trunk_drop(refs[0]);
+	}
+	ck_assert_int_eq(look(0, 0, false), 0);
+	ck_assert_uint_eq(img.nfound, 501);
+}
+END_TEST
+
 static void receive(size_t n, char what)
 {
 	size_t room;
@@ -558,6 +586,7 @@ int main(void)
 	tcase_add_test(tc, test_numbers_wrap);
 	tcase_add_test(tc, test_numbers_stay);
 	tcase_add_test(tc, test_room);
+	tcase_add_test(tc, test_room_of_each_way);
 	tcase_add_test(tc, test_window);
 	tcase_add_test(tc, test_window_is_enough);
 	tcase_add_test(tc, test_kept_and_not_done);

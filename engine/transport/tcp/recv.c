@@ -252,6 +252,10 @@ static bool recv_kept_once(struct tcp_ep *ep, bool *moved)
 	size_t asked;
 	ssize_t n = tcp_kept_read(ep, &asked);
 
+	if (unlikely(n == -EFAULT)) { /* no memory for the window */
+		tcp_recv_pause(ep);
+		return false;
+	}
 	if (n <= 0)
 		return recv_ended(ep, n);
 	*moved = true;
