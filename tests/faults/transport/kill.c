@@ -3,14 +3,18 @@
  * kill.c - the process that relays for others is killed (RDS_PRELOAD_FAULT=kill=N): at one step in N on
  * average of those between which the next one finds something else in a trunk or a box (engine/trunk).
  *
- * Only as long as the file exists that FAULT_KILL_WHILE names.
+ * Only as often as there are files whose names begin as FAULT_KILLS says, and end in .0 to .7: each who is
+ * killed has taken one.
  */
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "engine/trunk/trunk.h"
 #include "tests/faults/transport/fault.h"
+
+#define KILLS 8u
 
 static _Atomic uint64_t kill_rng;
 static uint64_t kill_one_in;
@@ -24,11 +28,22 @@ static uint64_t kill_draw(void)
 	return z ^ (z >> 31);
 }
 
+static bool kill_may(const char *files)
+{
+	char name[256];
+	unsigned i;
+
+	for (i = 0; files && i < KILLS; i++) {
+		snprintf(name, sizeof(name), "%s.%u", files, i);
+		if (!unlink(name))
+			return true;
+	}
+	return !files;
+}
+
 static void kill_step(void)
 {
-	const char *file = getenv("FAULT_KILL_WHILE");
-
-	if (kill_draw() % kill_one_in == 0 && (!file || !access(file, F_OK)))
+	if (kill_draw() % kill_one_in == 0 && kill_may(getenv("FAULT_KILLS")))
 		kill(getpid(), SIGKILL);
 }
 
