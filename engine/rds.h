@@ -226,9 +226,9 @@ void rds_helper_fork_parent(void);
  */
 void rds_engine_fork_child(void);
 /*
- * Orderly exit of the process: hands over the messages that are still queued, for at most
- * RDS_PRELOAD_LINGER_MS.  Another process clears the place in the registry when it finds the lock
- * on it released.
+ * Orderly exit of the process: hands over the messages that are still queued, within
+ * RDS_PRELOAD_LINGER_MS, which begins anew while their receivers run (progress/linger.c).  Another
+ * process clears the place in the registry when it finds the lock on it released.
  */
 void rds_progress_exit(void);
 /*
