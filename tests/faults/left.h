@@ -14,7 +14,7 @@
 
 #define PORT 25000 /* the receiver's; the next ones are senders' */
 #define BIG 100000
-#define NEW 5
+#define NEW 40 /* more than find room on the way when the send buffer was full for the first time */
 
 enum { HELLO = -1, LAST = -2, LATE = -3 };
 
