@@ -399,12 +399,16 @@ void rds_conn_drop(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 
 void rds_conn_down(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_gone)
 {
-	bool crossing = why == -EALREADY;
+	bool crossing = why == -EALREADY, other;
 
 	/*
-	 * Even if the peer is gone: the transport will report that of the present endpoint as well.
+	 * Even if the peer is gone: the transport will report that of the present endpoint as well.  A thread that
+	 * opens a connection may have made this one just now (conn_open()): then it becomes the present one first.
 	 */
-	if (ep && ep != conn->ep && ep != conn->pending) {
+	rds_lock(&rds_lock_control);
+	other = ep && ep != conn->ep && ep != conn->pending;
+	rds_unlock(&rds_lock_control);
+	if (other) {
 		rds_transport_ep_ops(ep)->close(ep);
 		return;
 	}
