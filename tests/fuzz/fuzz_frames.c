@@ -13,7 +13,7 @@
  * The mock asserts with Check's macros.  They abort here, where no runner of Check is.
  *
  * fuzz-sources: engine/[a-z]*.c engine/sys/[a-z]*.c engine/wire/[a-z]*.c engine/node/[a-z]*.c
- * fuzz-sources: engine/helper/[a-z]*.c engine/abi/[a-z]*.c engine/transport/[a-z]*.c
+ * fuzz-sources: engine/helper/[a-z]*.c engine/abi/[a-z]*.c engine/trunk/[a-z]*.c engine/transport/[a-z]*.c
  * fuzz-sources: engine/transport/shm/[a-z]*.c engine/transport/tcp/[a-z]*.c engine/transport/verbs/verbs.c
  * fuzz-sources: engine/transport/verbs/dev/[a-z]*.c engine/transport/verbs/cm/[a-z]*.c
  * fuzz-sources: engine/transport/verbs/ep/[a-z]*.c engine/socket/[a-z]*.c engine/conn/[a-z]*.c
