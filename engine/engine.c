@@ -13,6 +13,7 @@
 #include "engine/sys/process.h"
 
 #include "engine/share/owner.h"
+#include "engine/conn/relay.h"
 #include "engine/conn/client.h"
 #include "engine/rdma/op_device.h"
 #include "engine/rdma/rdma.h"
@@ -132,6 +133,7 @@ static const struct rds_transport_up transport_up = {
 	.meet_later = rds_conn_meet_later,
 	.outgrown = rds_conn_outgrown,
 	.asked = rds_conn_asked,
+	.trunk = rds_relay_trunk,
 	.up = rds_conn_up,
 	.down = rds_conn_down,
 	.message = rds_conn_receive,

@@ -38,7 +38,7 @@ static bool send_path_is_clear(const struct rds_conn *conn, const struct rds_soc
 {
 	return atomic_load_explicit(&conn->state, memory_order_relaxed) == RDS_CONN_UP && !conn->queue &&
 	       !conn->impatient && !atomic_load_explicit(&conn->nanswers, memory_order_relaxed) &&
-	       conn->count < conn->cap && sk->owner_number <= conn->owners_told &&
+	       conn->count < conn->cap && conn->relay != RDS_RELAY_OWNER && sk->owner_number <= conn->owners_told &&
 	       !(conn->t->ops->caps & RDS_TCAP_DIRECT) && !rds_cong_far_has(&conn->fcong, port) &&
 	       send_has_room(sk, len) && !atomic_load_explicit(&sk->handing_off, memory_order_relaxed);
 }

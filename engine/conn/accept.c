@@ -31,8 +31,8 @@ static int conn_may_connect(const struct rds_conn_id *id)
 	rx_unlock();
 	if (!ours && rds_relay_of(RDS_CONN_PEER, id) != RDS_RELAY_MEMBER)
 		return -EADDRNOTAVAIL;
-	if (rds_conn_id_is_node(id))
-		return rds_conn_strangers_room();
+	if (rds_conn_id_is_node(id)) /* a former owner may have had a connection with it (relay_heir.c) */
+		return rds_transport_node_has(&id->laddr, id->scope) ? rds_conn_strangers_room() : -EAGAIN;
 	if (!rds_conn_peer_has(&id->peer, CONNS_PER_PEER))
 		return 0;
 	if (memcmp(&warned_of, &id->peer, sizeof(warned_of)))

@@ -11,6 +11,7 @@
 #include "engine/conn/cong.h"
 #include "engine/socket/socket.h"
 #include "engine/transport/transport.h"
+#include "engine/trunk/trunk.h"
 #include "engine/wire/header.h"
 
 enum rds_conn_state {
@@ -85,6 +86,17 @@ struct rds_conn_seldom {
 	uint64_t roomy;
 	unsigned nmembers;
 	uint32_t taken;
+	/*
+	 * relay_kept.c.  A node: where messages of members are kept; NULL: nowhere (written by the helper
+	 * under rx); and what this host says of its generation there, 0: as elsewhere.  Both: messages that
+	 * are on their way (tx).
+	 */
+	struct rds_trunk *trunk;
+	uint32_t own_gen;
+	struct rds_trunk_refs refs;
+	/* relayed: the member has not got the box yet; a node: it has no trunk yet; and how often that was tried */
+	_Atomic bool wants_box, wants_trunk;
+	_Atomic unsigned kept_tries;
 	/* where messages of another user's process come from (source.c); NULL: there were none */
 	struct rds_conn_sources *sources;
 	/* ports that have moved to another process of their host (port_moved.c) */
@@ -321,7 +333,8 @@ static inline bool rds_conn_is_to_far_process(const struct rds_conn *conn)
 }
 enum rds_rx_verdict rds_conn_node_receive(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx);
 /* tx held.  introduce: what a probe and its answer say of this node.  greet: the connection is up. */
-void rds_conn_node_introduce(struct rds_hdr *hdr);
+void rds_conn_node_introduce(const struct rds_conn *conn, struct rds_hdr *hdr);
+uint32_t rds_conn_node_generation(void); /* of this process */
 void rds_conn_node_greet(struct rds_conn *conn);
 void rds_conn_node_forget(void); /* forked child */
 
@@ -458,6 +471,10 @@ enum rds_rx_verdict rds_conn_redirect_recv(struct rds_conn *conn, const struct r
  */
 unsigned rds_conn_redirect_owed(const struct rds_conn *conn);
 void rds_conn_redirect_send(struct rds_conn *conn); /* tx: send the redirects */
+/*
+ * rx.  A message that a former owner of the connection has received, and others may have had (relay_heir.c).
+ */
+enum rds_rx_verdict rds_conn_receive_again(struct rds_conn *conn, const struct rds_rx *rx);
 /* no lock held: carry out the redirects that were received */
 void rds_conn_redirect_run(struct rds_conn *conn);
 /* Highest sequence number that may be acknowledged.  rx. */

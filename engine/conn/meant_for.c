@@ -66,7 +66,7 @@ bool rds_queue_item_outlived(const struct rds_conn *conn, struct rds_queue_item 
 	uint64_t gen;
 	uint32_t sock;
 
-	if (!q->u.sock || q->op)
+	if (!q->u.sock || q->u.counted || q->op)
 		return false;
 	gen = registry_generation(rds_node_registry);
 	if (likely(gen == q->meant_gen))
@@ -84,6 +84,8 @@ bool rds_queue_item_is_others(const struct rds_queue_item *q, const struct rds_c
 
 uint32_t rds_queue_item_sock(const struct rds_conn *conn, const struct rds_queue_item *q)
 {
+	if (unlikely(q->u.counted) && conn->relay != RDS_RELAY_OWNER)
+		return 0;
 	return conn->id.peer_slot == RDS_SLOT_REMOTE || q->hdr.op ? 0 : q->u.sock;
 }
 

@@ -21,7 +21,7 @@
 
 static _Atomic uint32_t node_generation; /* of this process; 0: not drawn yet */
 
-static uint32_t generation_get(void)
+uint32_t rds_conn_node_generation(void)
 {
 	uint32_t gen = atomic_load(&node_generation), drawn = 0;
 
@@ -38,11 +38,12 @@ void rds_conn_node_forget(void)
 	atomic_store(&node_generation, 0);
 }
 
-void rds_conn_node_introduce(struct rds_hdr *hdr)
+/* Its numbers may go on where those of another process have ended. */
+void rds_conn_node_introduce(const struct rds_conn *conn, struct rds_hdr *hdr)
 {
 	hdr->ext_type = RDS_EXTHDR_NPATHS;
 	hdr->ext_npaths = 1;
-	hdr->ext_gen = generation_get();
+	hdr->ext_gen = conn->seldom && conn->seldom->own_gen ? conn->seldom->own_gen : rds_conn_node_generation();
 }
 
 /* ---- what we say; tx held ---- */
@@ -90,7 +91,7 @@ static void node_probe(struct rds_conn *conn)
 		q->hdr.seq = (*place ? (*place)->u.seq : conn->next_tx) - 1;
 	q->hdr.sport = PROBE_PORT;
 	q->holds = !conn->acked;
-	rds_conn_node_introduce(&q->hdr);
+	rds_conn_node_introduce(conn, &q->hdr);
 	q->u = (struct rds_queue_unacked){.seq = q->hdr.seq, .sport = PROBE_PORT, .cancelled = true};
 	q->next = *place;
 	*place = q;
@@ -128,6 +129,14 @@ static void node_heard(struct rds_conn *conn, const struct rds_hdr *hdr)
 	s->peer_gen = hdr->ext_gen;
 }
 
+/* The next owner of the connection has to know. */
+static void node_keep_number(const struct rds_conn *conn)
+{
+	if (unlikely(conn->seldom && conn->seldom->trunk))
+		rds_trunk_received(conn->seldom->trunk, atomic_load_explicit(&conn->next_rx, memory_order_relaxed),
+				   conn->seldom->peer_gen);
+}
+
 static bool node_is_duplicate(const struct rds_conn *conn, const struct rds_hdr *hdr)
 {
 	return (hdr->flags & RDS_FLAG_RETRANSMITTED) &&
@@ -142,8 +151,11 @@ enum rds_rx_verdict rds_conn_node_receive(struct rds_conn *conn, struct rds_ep *
 
 	if (unlikely(hdr->flags == RDS_FLAG_CONG_BITMAP && hdr->len != RDS_CONG_MAP_BYTES))
 		return RDS_RX_DONE;
-	if (likely(hdr->flags == RDS_FLAG_CONG_BITMAP || (hdr->sport && hdr->dport)))
-		return rds_conn_receive(conn, ep, rx);
+	if (likely(hdr->flags == RDS_FLAG_CONG_BITMAP || (hdr->sport && hdr->dport))) {
+		v = rds_conn_receive(conn, ep, rx);
+		node_keep_number(conn);
+		return v;
+	}
 	old = node_is_duplicate(conn, hdr);
 	if (hdr->dport == PROBE_PORT) { /* the answer to a probe */
 		if (old)
@@ -156,6 +168,7 @@ enum rds_rx_verdict rds_conn_node_receive(struct rds_conn *conn, struct rds_ep *
 	}
 	if (!old && v == RDS_RX_DONE && (hdr->dport == PROBE_PORT || hdr->sport == PROBE_PORT))
 		node_heard(conn, hdr);
+	node_keep_number(conn);
 	return v;
 }
 

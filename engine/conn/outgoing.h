@@ -31,13 +31,15 @@ struct rds_queue_unacked {
 	};
 	uint32_t len;
 	uint16_t sport, dport;
-	uint32_t sock;	  /* the socket of this host that it is for (meant_for.c); 0: any */
+	/* the socket of this host that it is for (meant_for.c); 0: any.  Or, `counted`: its number (relay_kept.c) */
+	uint32_t sock;
 	uint8_t ext_type; /* extension of its header, for a retransmission */
 	uint8_t flags;
 	uint8_t report;	    /* RDS_REPORT_*: what is reported to the program */
 	bool cancelled : 1; /* not sent again if the connection breaks */
 	/* ... nor this one, which belongs to an RDMA operation: given up then */
 	bool once : 1;
+	bool counted : 1;
 	bool again : 1;	    /* ... unless the operation has ended well (rds_ops_judge) */
 	union {
 		struct {
@@ -84,6 +86,7 @@ struct rds_queue_item {
 	struct rds_op *op;
 	struct rds_conn *answers; /* an answer on this connection, counted in its answer_bytes */
 	struct rds_conn *node;	  /* relay.c: while it is between two connections */
+	struct rds_trunk_ref *ref; /* relay_kept.c: until it has a number; NULL: it is not kept */
 	/*
 	 * piece: data holds the header only; the other bytes are the program's memory from here on
 	 */
@@ -112,13 +115,17 @@ void rds_queue_answer_add(struct rds_conn *conn, struct rds_queue_item *q);
 
 /* send_queue.c; conn->tx held unless said otherwise */
 void rds_queue_busy_add(struct rds_conn *conn);
+void rds_conn_note_kept(const struct rds_conn *conn, uint64_t seq); /* relay_kept.c */
 /*
  * Before the message is given to an endpoint: the peer may acknowledge it before the call returns.
  */
 static inline void rds_conn_note_sending(struct rds_conn *conn, uint64_t seq)
 {
-	if (seq > atomic_load_explicit(&conn->sent, memory_order_relaxed))
+	if (seq > atomic_load_explicit(&conn->sent, memory_order_relaxed)) {
 		atomic_store_explicit(&conn->sent, seq, memory_order_relaxed);
+		if (unlikely(conn->relay == RDS_RELAY_NODE && conn->seldom && conn->seldom->trunk))
+			rds_conn_note_kept(conn, seq);
+	}
 }
 /*
  * Messages of another host, which this process relays, have no socket here.  Before it became the owner
@@ -208,6 +215,8 @@ void rds_queue_take_handoff(struct rds_conn *conn, struct rds_sock *sk, struct r
 /* Is a message to that port kept here that is for that socket (rds_queue_unacked.sock)? */
 bool rds_queue_has_port(const struct rds_conn *conn, uint16_t port, uint32_t sock);
 void rds_queue_cancel(struct rds_conn *conn, struct rds_sock *sk, const struct rds_addr *dst);
+/* The same of all messages of sockets, in their order. */
+bool rds_queue_take_all(struct rds_conn *conn, struct rds_queue_item **list);
 /*
  * For requeue.c.  copy: a copy of a message of that endpoint, to be sent again; NULL: no memory.
  * drop_at: takes a message out of the queue and drops it.

@@ -166,6 +166,11 @@ static enum rds_rx_verdict receive_dispatch(struct rds_conn *conn, struct rds_ep
 	return rx->token || rx->owned ? RDS_RX_TAKEN : RDS_RX_DONE;
 }
 
+enum rds_rx_verdict rds_conn_receive_again(struct rds_conn *conn, const struct rds_rx *rx)
+{
+	return receive_dispatch(conn, NULL, rx);
+}
+
 /*
  * Older messages come first, so the transports are read for them.  If another message waits for
  * that already, and its socket changed its owner earlier, this message comes after it.  Whatever

@@ -11,9 +11,11 @@
  * Who is the owner is in the registry: the process that has bound port 1 of A, which no program can bind.
  * So the role passes on as ports do, whatever way its owner ends.
  *
+ * What the owner has taken outlives it (relay_kept.c), and the next owner goes on with it (relay_heir.c).
+ *
  * What is relayed gets a header of its own, with the ports, and towards a member K's number (relay_had.c):
- * neither side believes what is of this library alone.  It is received under rx, and waits in one list for a thread without locks,
- * which moves it with `control` held from end to end.  So it stays in order.
+ * neither side believes what is of this library alone.  It is received under rx, and waits in one list for a
+ * thread without locks, which moves it with `control` held from end to end.  So it stays in order.
  *
  * A member whose messages K does not take is held up when they reach a limit, and goes on a tick later.
  * But nothing that K sends holds up the TCP connection: what a member does not take waits here, and K
@@ -112,6 +114,11 @@ void rds_relay_warn_taken(const struct in6_addr *laddr)
 		      rds_ip_str(laddr, at));
 }
 
+void rds_relay_passes_on(void)
+{
+	owner_seen_ns = os_now_ns();
+}
+
 int rds_relay_take(const struct in6_addr *laddr, uint32_t scope, uint32_t *role)
 {
 	uint16_t port;
@@ -164,10 +171,20 @@ static bool addr_is_elsewhere(const struct in6_addr *addr, uint32_t scope)
 	       !addr_is_bound_here(addr) && rds_node_addr_is_local(addr, scope) == -EADDRNOTAVAIL;
 }
 
-enum rds_conn_relay rds_relay_of(enum rds_conn_kind kind, const struct rds_conn_id *id)
+/*
+ * It is, or it was and has ended: also then what it has sent is relayed, and what was to go over it goes to the
+ * next owner.
+ */
+static bool peer_is_owner(const struct rds_conn_id *id)
 {
 	struct rds_conn_id owner = {0};
 
+	return (rds_relay_owner(&id->laddr, id->scope, &owner) && !memcmp(&owner.peer, &id->peer, sizeof(id->peer))) ||
+	       !registry_proc_alive(rds_node_registry, id->peer_slot, &id->peer);
+}
+
+enum rds_conn_relay rds_relay_of(enum rds_conn_kind kind, const struct rds_conn_id *id)
+{
 	if (kind != RDS_CONN_PEER || (!rds_transport_node_serves(&id->laddr) && !rds_transport_node_serves(&id->faddr)))
 		return RDS_RELAY_NONE;
 	if (rds_conn_id_is_node(id))
@@ -176,10 +193,7 @@ enum rds_conn_relay rds_relay_of(enum rds_conn_kind kind, const struct rds_conn_
 		return RDS_RELAY_NONE;
 	if (rds_transport_node_has(&id->faddr, id->scope))
 		return addr_is_elsewhere(&id->laddr, id->scope) ? RDS_RELAY_MEMBER : RDS_RELAY_NONE;
-	if (rds_relay_owner(&id->laddr, id->scope, &owner) && !memcmp(&owner.peer, &id->peer, sizeof(id->peer)) &&
-	    addr_is_elsewhere(&id->faddr, id->scope))
-		return RDS_RELAY_OWNER;
-	return RDS_RELAY_NONE;
+	return peer_is_owner(id) && addr_is_elsewhere(&id->faddr, id->scope) ? RDS_RELAY_OWNER : RDS_RELAY_NONE;
 }
 
 struct rds_conn *rds_relay_node_conn(const struct rds_conn_id *id, int *err)
@@ -208,6 +222,7 @@ void rds_relay_leave(uint64_t until)
 void rds_relay_leave_nodes(void)
 {
 	atomic_store(&left_until, atomic_load(&leaving_until));
+	rds_relay_kept_leave();
 }
 
 bool rds_relay_has_left(void)
@@ -239,11 +254,14 @@ static void item_number(struct rds_queue_item *q, const struct rds_conn *node, c
 }
 
 /* out: to the node; else it comes from there */
-static enum rds_rx_verdict relay_add(struct rds_conn *node, const struct rds_rx *rx, bool out)
+static enum rds_rx_verdict relay_add(struct rds_conn *node, const struct rds_rx *rx, struct rds_trunk_ref *ref,
+				     bool out)
 {
 	struct rds_queue_item *q = relay_item(rx);
 
 	if (!q) {
+		if (ref)
+			rds_trunk_drop(ref);
 		rds_error("out of memory for a message of %u bytes: its sender has to wait", rx->hdr.len);
 		return RDS_RX_LATER;
 	}
@@ -252,6 +270,7 @@ static enum rds_rx_verdict relay_add(struct rds_conn *node, const struct rds_rx 
 	else
 		item_number(q, node, &rx->hdr);
 	q->node = node;
+	q->ref = ref;
 	*relay_tail = q;
 	relay_tail = &q->next;
 	atomic_fetch_add(&relay_waiting, 1);
@@ -304,6 +323,7 @@ static enum rds_rx_verdict relay_from_member(struct rds_conn *conn, const struct
 {
 	struct rds_conn *node = conn->seldom->node;
 	enum rds_rx_verdict v = relay_source(conn, rx->hdr.sport);
+	struct rds_trunk_ref *ref;
 
 	if (v == RDS_RX_LATER)
 		return v;
@@ -311,14 +331,20 @@ static enum rds_rx_verdict relay_from_member(struct rds_conn *conn, const struct
 		RDS_STAT_INC_RX(recv_drop_no_sock);
 		return RDS_RX_DONE;
 	}
+	if (rds_relay_former_took(conn, rx)) {
+		RDS_STAT_INC_RX(recv_drop_old_seq);
+		return RDS_RX_DONE;
+	}
 	if (is_before(&leaving_until) ||
-	    !room_is_for(conn, node, (uint32_t)sizeof(struct rds_queue_item) + rx->hdr.len))
+	    !room_is_for(conn, node, (uint32_t)sizeof(struct rds_queue_item) + rx->hdr.len) ||
+	    !rds_relay_keep(node, conn, rx, &ref))
 		return RDS_RX_PAUSE;
-	return relay_add(node, rx, true);
+	return relay_add(node, rx, ref, true);
 }
 
 enum rds_rx_verdict rds_relay_receive(struct rds_conn *conn, const struct rds_rx *rx)
 {
+	struct rds_trunk_ref *ref;
 	struct registry_owner own;
 
 	if (conn->relay == RDS_RELAY_MEMBER)
@@ -329,7 +355,8 @@ enum rds_rx_verdict rds_relay_receive(struct rds_conn *conn, const struct rds_rx
 		RDS_STAT_INC_RX(recv_drop_no_sock);
 		return RDS_RX_DONE;
 	}
-	return relay_add(conn, rx, false);
+	rds_relay_keep(conn, conn, rx, &ref);
+	return relay_add(conn, rx, ref, false);
 }
 
 /* ---- congestion; rx held ---- */
@@ -378,6 +405,7 @@ void rds_relay_begin(struct rds_conn *conn, struct rds_conn *node)
 	conn->seldom->node = node;
 	node->seldom->nmembers++;
 	rds_relay_map_came(node);
+	rds_relay_kept_begin(conn, node);
 }
 
 void rds_relay_room(struct rds_conn *conn)
@@ -396,6 +424,9 @@ void rds_relay_end(struct rds_conn *conn)
 		owner_seen_ns = os_now_ns();
 	if (conn->relay != RDS_RELAY_MEMBER)
 		return;
+	rds_lock(&conn->tx);
+	rds_trunk_refs_drop(&conn->seldom->refs, UINT64_MAX); /* nobody is there to get them */
+	rds_unlock(&conn->tx);
 	rx_lock();
 	atomic_store(&conn->fcong.few, 0);
 	conn->seldom->nheld = 0;
@@ -498,6 +529,8 @@ void rds_relay_run(void)
 void rds_relay_forget(void)
 {
 	rds_relay_had_forget();
+	rds_relay_kept_forget();
+	rds_relay_heir_forget();
 	relay_list = NULL;
 	relay_tail = &relay_list;
 	owner_seen_ns = 0;

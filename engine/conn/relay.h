@@ -6,7 +6,7 @@
 #ifndef ENGINE_CONN_RELAY_H
 #define ENGINE_CONN_RELAY_H
 
-#include "engine/conn/conn.h"
+#include "engine/conn/outgoing.h"
 
 /* ---- control held ---- */
 /* Is the owner of that address another process?  It becomes the peer of id. */
@@ -17,6 +17,7 @@ pid_t rds_relay_owner_pid(const struct in6_addr *laddr, uint32_t scope);
 int rds_relay_take(const struct in6_addr *laddr, uint32_t scope, uint32_t *role);
 void rds_relay_give_back(uint32_t role);
 void rds_relay_warn_taken(const struct in6_addr *laddr); /* no lock needed; once */
+void rds_relay_passes_on(void);				 /* another process is about to become the owner */
 bool rds_relay_is_passed_on(void);     /* an owner may have ended just now */
 bool rds_relay_is_role(uint16_t port); /* is that port in the registry no socket's, but a role? */
 
@@ -35,6 +36,44 @@ bool rds_relay_had(const struct rds_conn *conn, const struct rds_hdr *hdr);
 void rds_relay_note(const struct rds_conn *conn, const struct rds_hdr *hdr);
 uint32_t rds_relay_number(const struct rds_hdr *hdr); /* as it goes with the message */
 void rds_relay_had_forget(void);
+
+/*
+ * ---- relay_kept.c: what outlives the owner ----
+ * control and rx.  begin: a relayed connection is made.
+ */
+void rds_relay_kept_begin(struct rds_conn *conn, struct rds_conn *node);
+/* rx.  Keeps a message that comes over that connection.  False: not now.  *ref: NULL, it is not kept */
+bool rds_relay_keep(struct rds_conn *node, const struct rds_conn *from, const struct rds_rx *rx,
+		    struct rds_trunk_ref **ref);
+/* rx.  Has the former owner taken that message of a member? */
+bool rds_relay_former_took(const struct rds_conn *conn, const struct rds_rx *rx);
+/* tx.  A message goes through another process, and gets a number for that. */
+void rds_relay_count(struct rds_queue_unacked *u, struct rds_hdr *hdr);
+/* tx.  A message with such a number goes to the node itself now: has the former owner taken it? */
+bool rds_relay_was_taken(struct rds_conn *to, const struct rds_queue_item *q);
+/* tx.  q->ref is the connection's, now that q has its number there. */
+void rds_relay_is_queued(struct rds_conn *to, struct rds_queue_item *q);
+void rds_relay_acked(struct rds_conn *conn);		  /* tx: acked has changed, perhaps */
+struct rds_trunk *rds_relay_trunk(struct rds_conn *conn); /* helper; up->trunk */
+void rds_relay_kept_leave(void);			  /* this process ends, and takes nothing any more */
+void rds_relay_kept_forget(void);			  /* forked child */
+/* Helper, control: the box of that address; NULL: this process has none. */
+const _Atomic int *rds_relay_box(const struct in6_addr *addr, uint32_t scope);
+/* Does any process have the box of that address? */
+bool rds_relay_box_exists(const struct in6_addr *addr, uint32_t scope);
+/* control: another process is the owner of an address, and offers its box.  Begins to listen for that. */
+void rds_relay_box_await(void);
+
+/*
+ * ---- relay_heir.c: this process becomes the owner; helper ----
+ * Is there something left by a former owner?  -EAGAIN: that has not ended yet.  control.
+ */
+int rds_relay_heir_may(const struct in6_addr *addr, uint32_t scope);
+void rds_relay_heir_take(const struct in6_addr *addr, uint32_t scope); /* control; it is the owner */
+void rds_relay_heir_go_on(void);				       /* behind that, no lock */
+void rds_relay_heir_forget(void);				       /* forked child */
+/* rx: the message that is being received again has been kept already */
+struct rds_trunk_ref *rds_relay_heir_ref(void);
 /* Over a relayed connection, or from a node and for no socket of this process. */
 enum rds_rx_verdict rds_relay_receive(struct rds_conn *conn, const struct rds_rx *rx);
 void rds_relay_ports_changed(struct rds_conn *conn); /* relayed: the member's congested ports */

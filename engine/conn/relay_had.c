@@ -4,8 +4,9 @@
  *
  * The owner of an address ends at any moment, and the next one has received nothing yet.  To it the
  * other host sends again what the last one's TCP has not acknowledged, which may have been relayed.  So
- * the number that the host has given to a message goes with it, and each process knows the highest one
- * that it has had: a message with a lower one that is sent again is a duplicate, as in net/rds/recv.c.
+ * the number that the host has given to a message goes with it, and each process knows which of the last ones
+ * it has had.  The highest one is not enough: a message may wait in the owner for its port to change hands,
+ * while newer ones come.
  *
  * Must not know who relays.  rx held.
  */
@@ -16,6 +17,8 @@
 
 #define HOSTS_MAX 4096u
 #define BUCKETS 256u /* power of 2 */
+#define HAD_MAX 8192u		     /* numbers that are told apart */
+#define LATE_MAX ((uint32_t)1 << 23) /* what is more behind is no older one: numbers have wrapped, or begun anew */
 
 /* What has come from one host to an address of this one. */
 struct relay_host {
@@ -23,7 +26,9 @@ struct relay_host {
 	struct in6_addr laddr, faddr;
 	uint32_t scope;
 	uint32_t gen;	 /* the host's generation then; 0: not told */
-	uint32_t number; /* as rds_relay_number(), not marked */
+	uint32_t number; /* the highest one, as rds_relay_number(), not marked */
+	struct rds_procid owner; /* who has relayed the last one */
+	uint64_t had[HAD_MAX / 64];
 };
 
 static struct relay_host *relay_hosts[BUCKETS];
@@ -78,15 +83,56 @@ static bool number_of(const struct rds_conn *conn, const struct rds_hdr *hdr, ui
 	return hdr->ext_type == RDS_EXTHDR_RELAYED;
 }
 
+static uint64_t *had_word(struct relay_host *h, uint32_t number)
+{
+	return &h->had[(number >> 1) % HAD_MAX / 64];
+}
+
+static uint64_t had_bit(uint32_t number)
+{
+	return (uint64_t)1 << (number >> 1) % 64;
+}
+
+/* Of numbers that are older than those that are told apart, all count as had. */
+static bool host_had(struct relay_host *h, uint32_t number)
+{
+	uint32_t behind = h->number - number;
+
+	return behind <= LATE_MAX && (behind / 2 >= HAD_MAX || (*had_word(h, number) & had_bit(number)));
+}
+
+/*
+ * A host that says its generation never gives a number twice.  So what comes from a former owner behind what
+ * the next one has sent is a duplicate, marked or not: the next one begins with all that is not known to have
+ * been taken (relay_heir.c).  Of what one owner sends only marked messages may be duplicates.
+ */
 bool rds_relay_had(const struct rds_conn *conn, const struct rds_hdr *hdr)
 {
-	const struct relay_host *h;
+	struct relay_host *h;
 	uint32_t gen, number;
 
-	if (!number_of(conn, hdr, &gen, &number) || !(number & 1))
+	if (likely(!number_of(conn, hdr, &gen, &number)))
 		return false;
 	h = host_find(&conn->id);
-	return h && (!gen || !h->gen || gen == h->gen) && (int32_t)(number - 1 - h->number) <= 0;
+	if (!h || (gen && h->gen && gen != h->gen))
+		return false;
+	if (!(number & 1) &&
+	    (!gen || !h->gen || conn->relay != RDS_RELAY_OWNER || !memcmp(&h->owner, &conn->id.peer, sizeof(h->owner))))
+		return false;
+	return host_had(h, number & ~1u);
+}
+
+/* Up to that one. */
+static void host_go_on(struct relay_host *h, uint32_t number)
+{
+	if ((number - h->number) / 2 >= HAD_MAX) {
+		memset(h->had, 0, sizeof(h->had));
+		h->number = number;
+	}
+	while (h->number != number) {
+		h->number += 2;
+		*had_word(h, h->number) &= ~had_bit(h->number);
+	}
 }
 
 void rds_relay_note(const struct rds_conn *conn, const struct rds_hdr *hdr)
@@ -101,8 +147,17 @@ void rds_relay_note(const struct rds_conn *conn, const struct rds_hdr *hdr)
 		h = host_make(&conn->id);
 	if (!h)
 		return;
+	number &= ~1u;
+	/* it has been accepted although it was had: the host counts from the beginning again */
+	if ((gen && h->gen && gen != h->gen) || host_had(h, number)) {
+		memset(h->had, 0, sizeof(h->had));
+		h->number = number;
+	} else if (h->number - number > LATE_MAX) {
+		host_go_on(h, number);
+	}
 	h->gen = gen ? gen : h->gen;
-	h->number = number & ~1u;
+	h->owner = conn->id.peer;
+	*had_word(h, number) |= had_bit(number);
 }
 
 void rds_relay_had_forget(void)

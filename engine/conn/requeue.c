@@ -15,10 +15,14 @@
 
 #include "engine/conn/client.h"
 
+static bool unacked_may_go(const struct rds_queue_unacked *u)
+{
+	return u->sk && !u->cancelled && (!u->once || u->again) && !rds_unacked_aborted(u);
+}
+
 static bool unacked_is_to_port(const struct rds_queue_unacked *u, uint16_t port, uint64_t from)
 {
-	return u->sk && !u->cancelled && (!u->once || u->again) && !rds_unacked_aborted(u) && u->dport == port &&
-	       u->seq >= from;
+	return unacked_may_go(u) && u->dport == port && u->seq >= from;
 }
 
 static bool unacked_is_for(const struct rds_queue_unacked *u, uint16_t port, uint32_t sock)
@@ -54,6 +58,7 @@ static void item_make_new(struct rds_queue_item *q)
 /* Selects the messages that leave the queue. */
 struct queue_wanted {
 	bool (*is)(const struct rds_queue_item *q, const struct queue_wanted *w);
+	bool (*is_unacked)(const struct rds_queue_unacked *u, const struct queue_wanted *w);
 	struct rds_sock *sk;
 	uint64_t from;
 	uint16_t port;
@@ -96,7 +101,25 @@ static struct rds_queue_item **queue_unlink_wanted(struct rds_conn *conn, struct
 	return tail;
 }
 
-bool rds_queue_take_port(struct rds_conn *conn, uint16_t port, uint64_t from, struct rds_queue_item **list)
+static bool item_may_go(const struct rds_queue_item *q, const struct queue_wanted *w)
+{
+	(void)w;
+	return unacked_may_go(&q->u);
+}
+
+static bool unacked_is_for_port(const struct rds_queue_unacked *u, const struct queue_wanted *w)
+{
+	return unacked_is_to_port(u, w->port, w->from);
+}
+
+static bool unacked_is_any(const struct rds_queue_unacked *u, const struct queue_wanted *w)
+{
+	(void)w;
+	return unacked_may_go(u);
+}
+
+/* False: no memory, nothing was taken. */
+static bool queue_take(struct rds_conn *conn, const struct queue_wanted *w, struct rds_queue_item **list)
 {
 	struct rds_ep *ep = conn->ep ? conn->ep : conn->stale;
 	struct rds_queue_item **tail = list, *q;
@@ -104,7 +127,7 @@ bool rds_queue_take_port(struct rds_conn *conn, uint16_t port, uint64_t from, st
 
 	*list = NULL;
 	for (i = 0; i < conn->count; i++) {
-		if (!unacked_is_to_port(rds_queue_unacked_at(conn, i), port, from))
+		if (!w->is_unacked(rds_queue_unacked_at(conn, i), w))
 			continue;
 		q = rds_queue_item_copy(conn, ep, rds_queue_unacked_at(conn, i));
 		if (!q) {
@@ -121,15 +144,29 @@ bool rds_queue_take_port(struct rds_conn *conn, uint16_t port, uint64_t from, st
 	for (i = 0; i < conn->count; i++) {
 		struct rds_queue_unacked *u = rds_queue_unacked_at(conn, i);
 
-		if (!unacked_is_to_port(u, port, from))
+		if (!w->is_unacked(u, w))
 			continue;
 		u->sk = NULL; /* the copy counts for the socket now, and has the report */
 		u->report = 0;
 		u->op = 0;
 		u->cancelled = true;
 	}
-	queue_unlink_wanted(conn, tail, &(struct queue_wanted){.is = item_is_for_port, .port = port, .from = from});
+	queue_unlink_wanted(conn, tail, w);
 	return true;
+}
+
+bool rds_queue_take_port(struct rds_conn *conn, uint16_t port, uint64_t from, struct rds_queue_item **list)
+{
+	return queue_take(
+		conn,
+		&(struct queue_wanted){
+			.is = item_is_for_port, .is_unacked = unacked_is_for_port, .port = port, .from = from},
+		list);
+}
+
+bool rds_queue_take_all(struct rds_conn *conn, struct rds_queue_item **list)
+{
+	return queue_take(conn, &(struct queue_wanted){.is = item_may_go, .is_unacked = unacked_is_any}, list);
 }
 
 unsigned rds_queue_count_redirects(const struct rds_conn *conn)

@@ -154,7 +154,17 @@ void rds_route_append(struct rds_conn *to, struct rds_queue_item *q)
 
 	rds_lock(&to->tx);
 	q->port_asked = false;
+	if (unlikely(to->relay == RDS_RELAY_OWNER) && !q->u.counted)
+		rds_relay_count(&q->u, &q->hdr);
+	if (unlikely(q->u.counted) && rds_relay_was_taken(to, q)) {
+		rds_unlock(&to->tx);
+		rds_queue_unacked_release(&q->u);
+		rds_queue_item_free(q);
+		return;
+	}
 	rds_conn_client.queue_insert(to, q);
+	if (unlikely(q->ref))
+		rds_relay_is_queued(to, q);
 	rds_queue_item_mean(to, q, NULL);
 	if (to->kind != RDS_CONN_UNROUTED)
 		rds_queue_flush(to);
@@ -337,7 +347,9 @@ void rds_route_hand_over(struct rds_conn *unrouted, bool local)
 	struct rds_addr dst = {.ip = unrouted->id.faddr, .scope = unrouted->id.scope};
 	struct rds_conn_id id = unrouted->id;
 	struct rds_queue_item *q, *list, *kept = NULL, **tail = &kept;
-	struct rds_conn *to;
+	struct rds_conn *to = NULL;
+	enum route_fate fate;
+	bool counted = false; /* one waits that keeps its place among all of this process (relay_kept.c) */
 	unsigned n = 0;
 
 	list = queue_set_aside(unrouted, &n);
@@ -345,7 +357,9 @@ void rds_route_hand_over(struct rds_conn *unrouted, bool local)
 	while ((q = list)) {
 		list = q->next;
 		dst.port = q->u.dport;
-		switch (route_item(unrouted, local, &dst, q, &id, &to)) {
+		fate = unlikely(counted) ? WAITS : route_item(unrouted, local, &dst, q, &id, &to);
+		counted |= fate == WAITS && q->u.counted;
+		switch (fate) {
 		case GOES:
 			rds_route_append(to, q);
 			break;
@@ -461,13 +475,13 @@ static int route_find_owner(const struct rds_addr *dst, bool far, bool local, st
 	return 0;
 }
 
-/* Does a message for that port still wait? */
+/* Does a message for that port still wait?  Or one for any port that must not be overtaken (relay_kept.c)? */
 static bool port_waits_there(struct rds_conn *unrouted, uint16_t port)
 {
 	const struct rds_queue_item *q;
 
 	rds_lock(&unrouted->tx);
-	for (q = unrouted->queue; q && q->u.dport != port; q = q->next)
+	for (q = unrouted->queue; q && q->u.dport != port && !q->u.counted; q = q->next)
 		;
 	rds_unlock(&unrouted->tx);
 	return q;

@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "engine/conn/client.h"
+#include "engine/conn/relay.h"
 
 #define REAP_EVERY 32
 /*
@@ -230,6 +231,8 @@ void rds_queue_reap(struct rds_conn *conn)
 	}
 	if (acked > before)
 		conn->acked = acked;
+	if (unlikely(conn->relay >= RDS_RELAY_MEMBER))
+		rds_relay_acked(conn);
 	while (queue_first_over(conn, acked))
 		queue_release_run(conn, acked);
 	if (unlikely(conn->count && conn->unacked[conn->head].seq <= acked))
@@ -259,6 +262,8 @@ void rds_queue_item_free(struct rds_queue_item *q)
 		rds_conn_client.item_leaves(q);
 	if (unlikely(q->answers))
 		atomic_fetch_sub(&q->answers->answer_bytes, rds_queue_answer_weight(q));
+	if (unlikely(q->ref))
+		rds_trunk_drop(q->ref);
 	free(q);
 }
 
@@ -433,6 +438,7 @@ struct rds_queue_item *rds_queue_item_copy(struct rds_conn *conn, struct rds_ep 
 				  .ext_offset = u->ext_offset};
 	q->op = NULL;
 	q->answers = NULL;
+	q->ref = NULL;
 	if (rds_conn_is_node(conn))
 		q->hdr.flags = RDS_FLAG_RETRANSMITTED; /* the rest means nothing there */
 	if (unlikely(u->flags & RDS_FLAG_REDIRECT))

@@ -105,11 +105,10 @@ static bool unacked_can_reroute(const struct rds_queue_unacked *u)
 	return u->sk && !u->cancelled && (!u->once || u->again) && !rds_unacked_aborted(u);
 }
 
-/* Each port is asked for once.  Those of another host are reached through the next owner. */
+/* Each port is asked for once. */
 static bool port_asked_left(const struct rds_conn *conn, uint16_t port)
 {
-	return rds_port_set_add(&ports_asked, port) &&
-	       (conn->relay == RDS_RELAY_OWNER || port_has_left(conn, port, 0, true));
+	return rds_port_set_add(&ports_asked, port) && port_has_left(conn, port, 0, true);
 }
 
 static bool conn_next_left(const struct rds_conn *conn, uint16_t *port)
@@ -226,8 +225,13 @@ static struct rds_queue_item *conn_take_left_unsent(struct rds_conn *conn)
  */
 static struct rds_queue_item *conn_take_rerouted(struct rds_conn *conn)
 {
+	struct rds_queue_item *all;
+
 	if (conn->id.peer_slot == RDS_SLOT_REMOTE)
 		return rds_queue_take_unsent(conn);
+	/* in their order, whatever it had received: the next owner knows what it had taken (relay_kept.c) */
+	if (conn->relay == RDS_RELAY_OWNER)
+		return rds_queue_take_all(conn, &all) ? all : NULL;
 	return conn_acks_exact(conn) ? conn_take_left(conn) : conn_take_left_unsent(conn);
 }
 
@@ -445,6 +449,8 @@ static void conn_shed(struct rds_conn *conn)
 	if (conn->seldom) {
 		free(conn->seldom->out);
 		free(conn->seldom->sources);
+		rds_trunk_refs_drop(&conn->seldom->refs, UINT64_MAX);
+		rds_trunk_put(conn->seldom->trunk);
 	}
 	free(conn->seldom);
 	conn->seldom = NULL;

@@ -24,6 +24,7 @@ static struct rds_queue_item *queue_item_new(const struct rds_conn_outgoing *out
 	q->meant_slot = 0;
 	q->meant_gen = 0;
 	q->answers = NULL;
+	q->ref = NULL;
 	rds_conn_client.queue_attach(q, out->ops);
 	rds_copy_gather(q->data, out->iov, out->len);
 	return q;
@@ -80,6 +81,8 @@ int rds_conn_xmit(struct rds_conn *conn, struct rds_conn_outgoing *out)
 	 */
 	if (unlikely(atomic_load_explicit(&conn->nanswers, memory_order_relaxed)) && !out->ops)
 		rds_conn_client.answers_flush(conn);
+	if (unlikely(conn->relay == RDS_RELAY_OWNER))
+		rds_relay_count(&out->u, &out->hdr);
 	out->hdr.seq = out->u.seq = conn->next_tx;
 	out->u.flags = out->hdr.flags;
 	if (unlikely(conn->queue && out->may_wait && conn->ep))
@@ -179,7 +182,7 @@ int rds_conn_xmit_pong(struct rds_conn *conn, uint16_t dport)
 		return 0;
 	}
 	if (dport == 1 && rds_conn_is_node(conn)) { /* a probe */
-		rds_conn_node_introduce(&out.hdr);
+		rds_conn_node_introduce(conn, &out.hdr);
 		out.u.ext_type = out.hdr.ext_type;
 		out.u.ext_rkey = out.hdr.ext_rkey;
 		out.u.ext_offset = out.hdr.ext_offset;

@@ -110,6 +110,7 @@ static void progress_linger_until(uint64_t until)
 	}
 	if (w)
 		rds_wait_end(w);
+	rds_relay_kept_leave();
 	if (n)
 		rds_warn("%u messages could not be handed over within RDS_PRELOAD_LINGER_MS and are lost", n);
 	progress_exit_wait();

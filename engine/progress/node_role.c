@@ -22,10 +22,13 @@
 #include <string.h>
 
 #define AGAIN_NS (10 * 1000000ull)
+#define WAYS 200u
+#define LEFT_NS (1 * 1000000ull)
 #define TRIES 20u
 #define SELDOM_NS (1000 * 1000000ull)
 #define UNASKED_NS (30 * SELDOM_NS) /* ... where the user has not asked for TCP */
 #define LOOK_NS 1000000
+#define HEIR_NS (11000 * 1000000ull) /* ... after which the next owner does not wait for the last one (relay_heir.c) */
 
 /* An address that other hosts could be reached from. */
 struct node_role {
@@ -36,7 +39,11 @@ struct node_role {
 	struct rds_helper_event ended;
 	struct rds_timer again;
 	unsigned tries;
+	uint64_t taken_since; /* the port is; 0: it is not */
 	bool asked; /* the helper has yet to look for the first time */
+	unsigned gave_way;
+	bool now;      /* in role_try_now() */
+	unsigned late; /* how often what the last owner has given to us could not be received yet */
 };
 
 static struct node_role *roles;
@@ -70,6 +77,7 @@ static void role_watch(struct node_role *r, pid_t pid)
 {
 	int err;
 
+	rds_relay_box_await();
 	if (atomic_load(&r->owner_fd) >= 0)
 		return;
 	err = os_dup_high_slot((int)os_syscall(SYS_pidfd_open, pid, 0, 0, 0, 0, 0), &r->owner_fd);
@@ -86,19 +94,37 @@ static bool tcp_is_asked_for(void)
 	return strcmp(rds_options()->transport, "auto") != 0;
 }
 
+/*
+ * By the next owner, perhaps, who is not in the registry before all of the last one has ended: then somebody has
+ * the box, and so has who goes on.
+ */
 static void role_is_taken(struct node_role *r)
 {
-	if (++r->tries < TRIES)
+	bool passes_on = rds_relay_box_exists(&r->addr, r->scope);
+
+	if (!r->taken_since)
+		r->taken_since = os_now_ns();
+	if (passes_on && os_now_ns() - r->taken_since < HEIR_NS) {
+		rds_relay_passes_on();
 		role_again(r, AGAIN_NS);
-	else
+	} else if (++r->tries < TRIES) {
+		role_again(r, AGAIN_NS);
+	} else {
 		rds_relay_warn_taken(&r->addr);
+		if (passes_on)
+			role_again(r, SELDOM_NS);
+	}
 }
 
-/* It listens already. */
+/* It listens already, so no other process does the same now.  Not before all of the last owner has ended. */
 static bool role_take(struct node_role *r)
 {
 	uint32_t entry;
 
+	if (rds_relay_heir_may(&r->addr, r->scope)) {
+		role_again(r, LEFT_NS);
+		return false;
+	}
 	if (rds_relay_take(&r->addr, r->scope, &entry)) {
 		role_again(r, AGAIN_NS); /* the last one has yet to leave the registry */
 		return false;
@@ -109,8 +135,30 @@ static bool role_take(struct node_role *r)
 		return false;
 	}
 	r->tries = 0;
+	r->taken_since = 0;
+	rds_relay_heir_take(&r->addr, r->scope);
 	rds_transports_take_part(rds_transport_set.node);
 	atomic_fetch_add(&rds_route_gen, 1); /* messages that wait may go now */
+	return true;
+}
+
+/*
+ * Who has not got the box of the address lets those go first that have it.  They take it over in
+ * role_try_now().
+ */
+static bool role_gives_way(struct node_role *r)
+{
+	if (rds_relay_box(&r->addr, r->scope)) {
+		if (!r->now)
+			role_again(r, 0);
+		return !r->now;
+	}
+	if (!rds_relay_box_exists(&r->addr, r->scope) || ++r->gave_way > WAYS) {
+		r->gave_way = 0;
+		return false;
+	}
+	rds_relay_passes_on();
+	role_again(r, AGAIN_NS);
 	return true;
 }
 
@@ -124,10 +172,13 @@ static bool role_try(struct node_role *r)
 		return true;
 	pid = rds_relay_owner_pid(&r->addr, r->scope);
 	if (pid) {
-		r->tries = 0;
+		r->tries = r->gave_way = 0;
+		r->taken_since = 0;
 		role_watch(r, pid);
 		return false;
 	}
+	if (role_gives_way(r))
+		return false;
 	ret = t->ops->claims(t, &r->addr, r->scope);
 	if (ret > 0)
 		return role_take(r);
@@ -138,13 +189,38 @@ static bool role_try(struct node_role *r)
 	return false;
 }
 
-/* Helper, no lock held. */
+/*
+ * Helper, no lock held.  What a former owner has given to this process is received before what it has left
+ * to whoever comes next.
+ */
+static void role_try_now(struct node_role *r)
+{
+	bool all;
+
+	rds_transport_meet_last();
+	rx_lock();
+	all = rds_transport_catch_up(os_now_ns());
+	rx_unlock();
+	rds_conn_work_run();
+	rds_lock(&rds_lock_control);
+	if (all || ++r->late >= TRIES) {
+		r->late = 0;
+		r->now = true;
+		role_try(r);
+		r->now = false;
+	} else {
+		role_again(r, AGAIN_NS);
+	}
+	rds_unlock(&rds_lock_control);
+	rds_relay_heir_go_on();
+}
+
 static void role_timer(struct rds_timer *tm)
 {
 	struct node_role *r = container_of(tm, struct node_role, again);
 
+	role_try_now(r);
 	rds_lock(&rds_lock_control);
-	role_try(r);
 	if (r->asked)
 		atomic_fetch_sub(&roles_asked, 1);
 	r->asked = false;
@@ -159,9 +235,7 @@ static void role_ended(struct rds_helper_event *ev, uint32_t events)
 	(void)events;
 	rds_helper_event_del(atomic_load(&r->owner_fd));
 	os_close_slot(&r->owner_fd);
-	rds_lock(&rds_lock_control);
-	role_try(r);
-	rds_unlock(&rds_lock_control);
+	role_try_now(r);
 }
 
 /* What listens is in the helper's table, and what watches the owner. */

@@ -33,6 +33,8 @@
 #include "engine/wire/op_header.h"
 
 struct rds_transport;
+struct rds_trunk;
+struct rds_trunk_brought;
 struct rds_ep;	 /* a transport's endpoint; starts with struct rds_ep_head */
 struct rds_conn; /* the engine's connection: opaque to a transport, passed back in every up-call */
 
@@ -238,6 +240,17 @@ struct rds_transport_ops {
 	 */
 	void (*hang_up)(struct rds_ep *ep);
 	/*
+	 * Only with NODE, helper: what is kept of the endpoint's messages for other processes, and for the
+	 * next one that has the connection (engine/trunk).  begin: up->trunk says from now on where.
+	 * brought: how far a carrier of another process was read; 0, or -errno: it is none.
+	 * adopt: a carrier of a process that has ended.  What it brings is received, which may be kept in the
+	 * trunk already, and it breaks.  Takes fd.  0, or -errno: it is closed.
+	 */
+	void (*kept_begin)(struct rds_ep *ep);
+	int (*kept_brought)(int fd, struct rds_trunk_brought *out);
+	int (*kept_adopt)(struct rds_transport *t, const struct rds_conn_id *id, int fd, struct rds_trunk *trunk,
+			  uint32_t carrier);
+	/*
 	 * Breaks the endpoint: no up-call comes for it afterwards.  Its memory stays until the last
 	 * message in place is released.
 	 */
@@ -434,6 +447,8 @@ struct rds_transport_up {
 	 * congestion map, which shows whether the endpoint still works.
 	 */
 	void (*asked)(struct rds_transport *t, const struct rds_conn_id *id);
+	/* Only with NODE, helper.  Where messages of the connection are kept; NULL: nowhere. */
+	struct rds_trunk *(*trunk)(struct rds_conn *conn);
 	/* The endpoint works: messages may be sent.  there: as above. */
 	void (*up)(struct rds_conn *conn, struct rds_ep *ep, struct rds_received there);
 	/*

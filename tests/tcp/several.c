@@ -9,12 +9,17 @@
  *
  * -p processes of each host  -n messages of each to each other  -S seed
  * -l LD_PRELOAD of the processes  -k: the second host has the kernel's RDS instead  -kk: both have
+ * -u: all send as much as they can, while there is trouble, too
+ * -f: owners may fall (see below) before anything is sent
  * -b: half of the processes block in sends  -o: their sockets have types of service
  * -t TROUBLE, -c how often, in turn on each host that has the library:
  *	owner-ends		whose other processes lose, double and reorder nothing
- *	owner-killed		(-9); they double and reorder nothing, and lose nothing sent after that
+ *	owner-killed		(-9); the same
+ *	owners-killed		(-9), two or three, one after another
+ *	owner-falls		somewhere in its steps (-l the library with faults)
  *	member-killed		they lose nothing
  *	member-stopped		nor are they held up
+ *	owner-killed-aside	(-9), while another one is stopped
  *	unpaced			none: all send as much as they can, and all get on
  * A new process comes in the place of one that has ended.
  */
@@ -32,9 +37,11 @@ pid_t pids[PLACES];
 bool may_end[PLACES];
 int network[2];
 
+unsigned falls;
 static unsigned lives[PLACES], troubles = 1;
 static void (*trouble)(unsigned host);
 static const char *preload;
+static bool unpaced;
 static int memory;
 
 static bool is_place(unsigned i)
@@ -112,14 +119,29 @@ bool expects_end(unsigned place, bool killed)
 	return true;
 }
 
+/* An owner that has killed itself: another process comes in its place. */
+static void fallen(unsigned place)
+{
+	struct place *p = &all->place[place];
+
+	atomic_store(&p->life, 0);
+	atomic_store(&p->lives[lives[place]].fate, KILLED);
+	falls++;
+	start(place);
+}
+
 void reap(void)
 {
 	unsigned i;
 	int status;
 
-	for (i = 0; i < PLACES; i++)
-		if (pids[i] > 0 && !may_end[i] && waitpid(pids[i], &status, WNOHANG) > 0)
+	for (i = 0; i < PLACES; i++) {
+		if (pids[i] <= 0 || may_end[i] || waitpid(pids[i], &status, WNOHANG) <= 0)
+			continue;
+		if (trouble != trouble_owner_falls || !WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
 			ended_wrong(i, status);
+		fallen(i);
+	}
 }
 
 /* ---- what all say of themselves ---- */
@@ -264,26 +286,28 @@ static void set_trouble(const char *name)
 		void (*trouble)(unsigned host);
 	} known[] = {{"owner-ends", trouble_owner_ends},
 		     {"owner-killed", trouble_owner_killed},
+		     {"owners-killed", trouble_owners_killed},
+		     {"owner-falls", trouble_owner_falls},
 		     {"member-killed", trouble_member_killed},
 		     {"member-stopped", trouble_member_stopped},
+		     {"owner-killed-aside", trouble_owner_killed_aside},
 		     {"unpaced", trouble_none}};
 	unsigned i;
 
-	for (i = 0; i < 5 && strcmp(name, known[i].name); i++)
+	for (i = 0; i < 8 && strcmp(name, known[i].name); i++)
 		;
-	if (i == 5)
+	if (i == 8)
 		fail("no trouble %s", name);
 	trouble = known[i].trouble;
 	all->endless = true;
-	all->paced = trouble != trouble_none;
-	all->losses = trouble == trouble_owner_killed;
+	all->paced = trouble != trouble_none && !unpaced;
 }
 
 static void options(int argc, char **argv)
 {
 	int c;
 
-	while ((c = getopt(argc, argv, "p:n:S:l:kbot:c:")) != -1) {
+	while ((c = getopt(argc, argv, "p:n:S:l:kbouft:c:")) != -1) {
 		if (c == 'p')
 			all->per_host = (unsigned)atoi(optarg);
 		else if (c == 'n')
@@ -298,6 +322,10 @@ static void options(int argc, char **argv)
 			all->blocking = true;
 		else if (c == 'o')
 			all->typed = true;
+		else if (c == 'u')
+			unpaced = true;
+		else if (c == 'f')
+			let_owners_fall();
 		else if (c == 'c')
 			troubles = (unsigned)atoi(optarg);
 		else if (c == 't')
@@ -325,17 +353,11 @@ static void map(bool first)
 
 static void say_end(double begin)
 {
-	unsigned i, gaps = 0, lost = 0;
-
-	for (i = 0; i < PLACES; i++) {
-		gaps += atomic_load(&all->place[i].gaps);
-		lost += atomic_load(&all->place[i].lost);
-	}
 	printf("ok seed %llu: %u messages, %.1f s", (unsigned long long)all->seed, came(), seconds() - begin);
 	if (trouble)
 		printf(", %u troubles, all again after at most %.2f s", troubles, slowest);
-	if (all->losses)
-		printf(", %u lost in %u gaps", lost, gaps);
+	if (falls)
+		printf(", %u fell", falls);
 	puts("");
 }
 

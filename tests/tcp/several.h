@@ -52,7 +52,6 @@ struct place {
 	_Atomic unsigned heard[PLACES];	  /* epoch of the last message of it to the life of now */
 	_Atomic unsigned refused[PLACES]; /* sends to a congested port */
 	_Atomic unsigned rows;		  /* of connections to the other host: what rds-info shows */
-	_Atomic unsigned gaps, lost;
 	struct life lives[LIVES];
 };
 
@@ -62,12 +61,10 @@ struct several {
 	unsigned kernel; /* so many hosts have kernel RDS: the second one, or both */
 	bool endless;	 /* in phase GO */
 	bool paced;	 /* then */
-	bool losses;	 /* are possible: those that have an owner's traffic in hand are killed */
 	bool blocking;	 /* the odd places' sends are; else the last one's of the first host */
 	bool typed;	 /* each process has a type of service of its own, as far as there are any */
 	uint64_t seed;
 	_Atomic enum phase phase;
-	_Atomic unsigned kills;	  /* of owners, that have begun */
 	_Atomic unsigned stopped; /* place + 1 */
 	_Atomic unsigned epoch;	  /* of owners, that have ended for certain */
 	struct place place[PLACES];
@@ -107,8 +104,13 @@ unsigned connections_of(unsigned host);
 /* several_trouble.c */
 void trouble_owner_ends(unsigned host);
 void trouble_owner_killed(unsigned host);
+extern unsigned falls; /* how many have killed themselves */
+void trouble_owners_killed(unsigned host);
+void trouble_owner_falls(unsigned host);
+void let_owners_fall(void);
 void trouble_member_killed(unsigned host);
 void trouble_member_stopped(unsigned host);
+void trouble_owner_killed_aside(unsigned host);
 void trouble_none(unsigned host);
 extern double slowest; /* until all have heard of all again */
 

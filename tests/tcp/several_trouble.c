@@ -4,6 +4,7 @@
  *
  * Each trouble is over when everybody has heard again from everybody of the other host.
  */
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -12,8 +13,11 @@
 #define SPREAD 600 /* messages: at most so many come before the next trouble */
 #define ASIDE 25   /* messages of each pair, while one process is stopped */
 #define TOO_MANY 20
+#define FALLS 4	     /* in one go */
+#define NEXT_US 3000 /* at most so long after the next one listens */
 
 double slowest;
+static unsigned let_fall;
 
 static uint64_t drawn(void)
 {
@@ -46,6 +50,20 @@ static unsigned member_now(unsigned host)
 	return i < owner ? i : i + 1;
 }
 
+static void begin_again(unsigned place)
+{
+	start(place);
+	until(atomic_load(&all->place[place].life), "place %u is there again", place);
+}
+
+static void all_again(double begin)
+{
+	atomic_fetch_add(&all->epoch, 1);
+	until(all_heard(atomic_load(&all->epoch)), "all hear from all, after %u deaths", atomic_load(&all->epoch));
+	if (seconds() - begin > slowest)
+		slowest = seconds() - begin;
+}
+
 /* Its process has ended, or is to be killed; and then everything goes on. */
 static void replace(unsigned place, bool kills)
 {
@@ -53,12 +71,8 @@ static void replace(unsigned place, bool kills)
 
 	until(expects_end(place, kills), "place %u ends", place);
 	begin = seconds();
-	atomic_fetch_add(&all->epoch, 1);
-	start(place);
-	until(atomic_load(&all->place[place].life), "place %u is there again", place);
-	until(all_heard(atomic_load(&all->epoch)), "all hear from all, after %u deaths", atomic_load(&all->epoch));
-	if (seconds() - begin > slowest)
-		slowest = seconds() - begin;
+	begin_again(place);
+	all_again(begin);
 }
 
 static void ends(unsigned place)
@@ -71,15 +85,19 @@ static void ends(unsigned place)
 	replace(place, false);
 }
 
-static void killed(unsigned place)
+static void strike(unsigned place)
 {
 	struct place *p = &all->place[place];
 	unsigned life = atomic_exchange(&p->life, 0);
 
 	atomic_store(&p->lives[life].fate, KILLED);
-	atomic_fetch_add(&all->kills, 1);
 	may_end[place] = true;
 	kill(pids[place], SIGKILL);
+}
+
+static void killed(unsigned place)
+{
+	strike(place);
 	replace(place, true);
 }
 
@@ -93,6 +111,52 @@ void trouble_owner_killed(unsigned host)
 {
 	some_more();
 	killed(owner_now(host));
+}
+
+/* The next one has hardly begun, or has to take over from two at once. */
+void trouble_owners_killed(unsigned host)
+{
+	unsigned place[3], n = 2 + (unsigned)(drawn() % 2), i;
+
+	some_more();
+	for (i = 0; i < n; i++) {
+		place[i] = owner_now(host);
+		if (i)
+			usleep((unsigned)(drawn() % NEXT_US));
+		strike(place[i]);
+		until(expects_end(place[i], true), "place %u ends", place[i]);
+	}
+	for (i = 0; i < n; i++)
+		begin_again(place[i]);
+	all_again(seconds());
+}
+
+/*
+ * So many owners fall, and not more: what those have left who end before they could give the box to anybody, and
+ * with all who had it, is lost (engine/trunk/README.md).
+ */
+void let_owners_fall(void)
+{
+	const char *files = getenv("FAULT_KILLS");
+	char name[256];
+	unsigned i;
+	int fd;
+
+	for (i = 0; i < FALLS; i++) {
+		snprintf(name, sizeof(name), "%s.%u", files, i);
+		fd = open(name, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+		check(fd >= 0 && !close(fd));
+	}
+	let_fall += FALLS;
+}
+
+void trouble_owner_falls(unsigned host)
+{
+	(void)host;
+	if (falls == let_fall)
+		let_owners_fall();
+	until(falls == let_fall, "owners fall");
+	all_again(seconds());
 }
 
 void trouble_member_killed(unsigned host)
@@ -160,9 +224,9 @@ static bool congested_meanwhile(unsigned place)
 	return all_refused(place, refused) && sent_to(place) == sent;
 }
 
-void trouble_member_stopped(unsigned host)
+static unsigned stop_member(unsigned host)
 {
-	unsigned before[PLACES][PLACES], place, i, status;
+	unsigned place, i, status;
 
 	some_more();
 	place = member_now(host);
@@ -172,10 +236,36 @@ void trouble_member_stopped(unsigned host)
 	for (i = 0; !congested_meanwhile(place); i++)
 		if (i == TOO_MANY)
 			fail("place %u is stopped, but its port does not become congested", place);
-	note(before);
+	return place;
+}
+
+static void let_go_on(unsigned place)
+{
 	atomic_store(&all->stopped, 0);
 	check(!kill(pids[place], SIGCONT));
+}
+
+void trouble_member_stopped(unsigned host)
+{
+	unsigned before[PLACES][PLACES], place = stop_member(host);
+
+	note(before);
+	let_go_on(place);
 	until(others_went_on(before, PLACES, 1), "all go on with place %u", place);
+}
+
+/* What the stopped one does not take is with one owner after the other. */
+void trouble_owner_killed_aside(unsigned host)
+{
+	unsigned before[PLACES][PLACES], stopped = stop_member(host), place = owner_now(host);
+
+	strike(place);
+	until(expects_end(place, true), "place %u ends", place);
+	begin_again(place);
+	note(before);
+	until(others_went_on(before, stopped, ASIDE), "the others go on while place %u is stopped", stopped);
+	let_go_on(stopped);
+	all_again(seconds());
 }
 
 void trouble_none(unsigned host)

@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
+#include "engine/conn/relay.h"
 #include "engine/progress/transports.h"
 #include "tests/unit/suite.h"
 #include "tests/unit/test_reach_fake.h"
@@ -644,6 +645,25 @@ START_TEST(test_scopes)
 }
 END_TEST
 
+/* Who speaks for the other host has ended before its connection is made: it was the owner of the address. */
+START_TEST(test_owner_has_ended)
+{
+	struct rds_conn_id id = {.peer.b = {1}, .peer_slot = 3};
+
+	say(5, "a");
+	await(locked(&fake.neps) == 1);
+	id.laddr = fake.eps[0]->id.laddr;
+	id.faddr = fake.eps[0]->id.faddr;
+	rds_lock(&rds_lock_control);
+	ck_assert_int_eq(rds_relay_of(RDS_CONN_PEER, &id), RDS_RELAY_OWNER);
+	/* one that lives, and has not said that it is */
+	id.peer = *registry_self(rds_node_registry);
+	ck_assert(registry_proc_find(rds_node_registry, &id.peer, &id.peer_slot));
+	ck_assert_int_eq(rds_relay_of(RDS_CONN_PEER, &id), RDS_RELAY_NONE);
+	rds_unlock(&rds_lock_control);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("node");
@@ -669,5 +689,6 @@ int main(void)
 	tcase_add_test(tc, test_flood_and_map);
 	tcase_add_test(tc, test_end);
 	tcase_add_test(tc, test_scopes);
+	tcase_add_test(tc, test_owner_has_ended);
 	return suite_run(s);
 }

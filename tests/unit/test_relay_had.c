@@ -50,11 +50,50 @@ START_TEST(test_again)
 {
 	ck_assert(comes(relayed(7, 100, false)));
 	ck_assert(!comes(relayed(7, 100, true)));
-	ck_assert(!comes(relayed(7, 99, true)));
-	ck_assert(!comes(relayed(0, 99, true))); /* the next owner has not been told the generation yet */
+	ck_assert(!comes(relayed(0, 100, true))); /* the next owner has not been told the generation yet */
 	ck_assert(comes(relayed(7, 101, true)));
-	ck_assert(comes(relayed(7, 101, false))); /* not marked: the host has begun anew, and does not say so */
+	conn.id.peer.b[0]++;
+	ck_assert(!comes(relayed(7, 101, false))); /* a former owner had given it to us, too */
+	ck_assert(comes(relayed(0, 101, false)));  /* the host has begun anew, perhaps, and does not say so */
 	ck_assert(!comes(relayed(7, 101, true)));
+}
+END_TEST
+
+/* One owner gives it to us behind newer ones: a port has changed hands. */
+START_TEST(test_waited)
+{
+	ck_assert(comes(relayed(7, 5, false)));
+	ck_assert(comes(relayed(7, 9, false)));
+	ck_assert(comes(relayed(7, 6, false)));
+	conn.id.peer.b[0]++; /* or the next one does */
+	ck_assert(!comes(relayed(7, 5, true)));
+	ck_assert(!comes(relayed(7, 6, true)));
+	ck_assert(comes(relayed(7, 7, true)));
+	ck_assert(comes(relayed(7, 8, true)));
+	ck_assert(!comes(relayed(7, 9, true)));
+	ck_assert(comes(relayed(7, 10, false)));
+	conn.id.peer.b[0]--; /* what the first one had sent */
+	ck_assert(!comes(relayed(7, 7, false)));
+	ck_assert(!comes(relayed(7, 9, false)));
+}
+END_TEST
+
+/* With the same generation, or after so many messages for others that the number has wrapped. */
+START_TEST(test_begins_anew)
+{
+	ck_assert(comes(relayed(7, 3, false)));
+	ck_assert(comes(relayed(7, 100000, false)));
+	ck_assert(comes(relayed(7, 3, false)));
+	ck_assert(comes(relayed(7, 4, true)));
+	ck_assert(!comes(relayed(7, 4, true)));
+	ck_assert(comes(relayed(7, 4, false)));
+	conn.id.peer.b[0]++;
+	ck_assert(comes(relayed(7, 0x70000000u, false)));
+	ck_assert(comes(relayed(7, 0x70000001u, true)));
+	ck_assert(comes(relayed(7, 0x70010000u, true)));
+	ck_assert(!comes(relayed(7, 0x70000002u, true))); /* too old to be told apart */
+	ck_assert(comes(relayed(7, 0x7000f000u, true)));
+	ck_assert(!comes(relayed(7, 0x7000f000u, true)));
 }
 END_TEST
 
@@ -73,9 +112,11 @@ START_TEST(test_wraps)
 {
 	ck_assert(comes(relayed(7, 0x7ffffffeu, false)));
 	ck_assert(comes(relayed(7, 0x80000001u, true)));
-	ck_assert(!comes(relayed(7, 0x7fffffffu, true)));
-	ck_assert(comes(relayed(7, 0x1ffffffffu, false)));
-	ck_assert(comes(relayed(7, 0x200000000u, true)));
+	ck_assert(!comes(relayed(7, 0x7ffffffeu, true)));
+	ck_assert(comes(relayed(7, 0xb0000000u, false)));
+	ck_assert(comes(relayed(7, 0xe0000000u, false)));
+	ck_assert(comes(relayed(7, 0xffffffffu, false)));
+	ck_assert(comes(relayed(7, 0x100000000u, true)));
 }
 END_TEST
 
@@ -127,6 +168,8 @@ int main(void)
 	TCase *tc = suite_case(s, "relay_had", setup, NULL);
 
 	tcase_add_test(tc, test_again);
+	tcase_add_test(tc, test_waited);
+	tcase_add_test(tc, test_begins_anew);
 	tcase_add_test(tc, test_generations);
 	tcase_add_test(tc, test_wraps);
 	tcase_add_test(tc, test_becomes_owner);

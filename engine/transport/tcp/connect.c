@@ -111,7 +111,6 @@ int tcp_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rd
 		struct rds_ep **out)
 {
 	struct tcp_ep *ep;
-	bool done;
 	int fd, err;
 
 	(void)t;
@@ -121,8 +120,15 @@ int tcp_connect(struct rds_transport *t, const struct rds_conn_id *id, struct rd
 	ep = tcp_ep_new(id, conn);
 	if (!ep)
 		return -ENOMEM;
-	fd = tcp_sock_connect(id, &done);
+	fd = tcp_sock_new(id);
 	err = fd < 0 ? fd : tcp_ep_set_fd(ep, fd);
+	/* a larger one's connection brings nothing */
+	if (!err && tcp_is_smaller(&id->laddr, &id->faddr))
+		tcp_kept_keep(ep, tcp_ep_fd(ep));
+	if (!err)
+		err = tcp_sock_connect(tcp_ep_fd(ep), id);
+	if (err == -EINPROGRESS)
+		err = 0;
 	if (!err) /* if it is connected already, the event comes at once */
 		err = tcp_ep_watch(ep, EPOLLOUT);
 	if (err) {

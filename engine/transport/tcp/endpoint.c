@@ -154,6 +154,7 @@ void tcp_ep_up(struct tcp_ep *ep)
 	rds_timer_cancel(&ep->deadline);
 	tcp_ep_unwatch(ep);
 	ep_note_ports(ep);
+	tcp_kept_keep(ep, tcp_ep_fd(ep));
 	rx_lock();
 	atomic_store(&ep->state, TCP_EP_UP);
 	rx_unlock();
@@ -251,6 +252,7 @@ void tcp_ep_close(struct rds_ep *rep)
 	atomic_store(&ep->state, TCP_EP_CLOSED);
 	tcp_wake_del(ep);
 	tcp_recv_drop(ep);
+	tcp_kept_end(ep);
 	rx_unlock();
 	/* from now on no other thread sets one of them */
 	rds_timer_cancel(&ep->deadline);

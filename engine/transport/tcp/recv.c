@@ -89,7 +89,7 @@ static void recv_resume(struct rds_timer *tm)
 	rx_unlock();
 }
 
-static void recv_pause(struct tcp_ep *ep)
+void tcp_recv_pause(struct tcp_ep *ep)
 {
 	ep->paused = true;
 	if (!ep->refused_since)
@@ -101,7 +101,7 @@ static void recv_pause(struct tcp_ep *ep)
 
 /* ---- messages ---- */
 
-static bool recv_give(void *arg, struct rds_rx *rx)
+bool tcp_recv_give(void *arg, struct rds_rx *rx)
 {
 	struct tcp_ep *ep = arg;
 	enum rds_rx_verdict v = ep->head.t->up->message(ep->head.conn, (struct rds_ep *)ep, rx);
@@ -115,7 +115,7 @@ static bool recv_give(void *arg, struct rds_rx *rx)
 	return true;
 }
 
-static void recv_nonsense(struct tcp_ep *ep)
+void tcp_recv_nonsense(struct tcp_ep *ep)
 {
 	char from[RDS_ADDR_STRLEN];
 
@@ -146,16 +146,16 @@ static void recv_keep(struct tcp_ep *ep, size_t at, size_t end)
 static bool recv_bytes(struct tcp_ep *ep, size_t at, size_t end)
 {
 	size_t used = 0;
-	int err = tcp_stream_take(&ep->in, rds_tcp_state.buf + at, end - at, recv_give, ep, &used);
+	int err = tcp_stream_take(&ep->in, rds_tcp_state.buf + at, end - at, tcp_recv_give, ep, &used);
 
 	if (likely(!err))
 		return true;
 	if (err == -EBADMSG) {
-		recv_nonsense(ep);
+		tcp_recv_nonsense(ep);
 		return false;
 	}
 	recv_keep(ep, at + used, end);
-	recv_pause(ep);
+	tcp_recv_pause(ep);
 	return false;
 }
 
@@ -168,16 +168,16 @@ static bool recv_left(struct tcp_ep *ep)
 
 	if (likely(!buf))
 		return true;
-	err = tcp_stream_take(&ep->in, buf + ep->left_at, ep->left_end - ep->left_at, recv_give, ep, &used);
+	err = tcp_stream_take(&ep->in, buf + ep->left_at, ep->left_end - ep->left_at, tcp_recv_give, ep, &used);
 	ep->left_at += used;
 	if (err == -EAGAIN) {
-		recv_pause(ep);
+		tcp_recv_pause(ep);
 		return false;
 	}
 	ep->left = NULL;
 	free(buf);
 	if (err)
-		recv_nonsense(ep);
+		tcp_recv_nonsense(ep);
 	return !err;
 }
 
@@ -216,8 +216,18 @@ static bool recv_have_buf(struct tcp_ep *ep)
 		return true;
 	rds_tcp_state.buf = malloc(BUF);
 	if (!rds_tcp_state.buf)
-		recv_pause(ep);
+		tcp_recv_pause(ep);
 	return rds_tcp_state.buf;
+}
+
+/* Nothing came.  True: it may be that something comes now. */
+static bool recv_ended(struct tcp_ep *ep, ssize_t n)
+{
+	if (n == -EAGAIN)
+		ep->at_end = false;
+	else if (n != -EINTR)
+		tcp_ep_broken(ep, n ? (int)n : -ECONNRESET);
+	return n == -EINTR;
 }
 
 /* One read.  True: there may be more. */
@@ -226,13 +236,8 @@ static bool recv_once(struct tcp_ep *ep, bool *moved)
 	size_t room, asked;
 	ssize_t n = recv_read(ep, &room, &asked);
 
-	if (n <= 0) {
-		if (n == -EAGAIN)
-			ep->at_end = false;
-		else if (n != -EINTR)
-			tcp_ep_broken(ep, n ? (int)n : -ECONNRESET);
-		return n == -EINTR;
-	}
+	if (n <= 0)
+		return recv_ended(ep, n);
 	*moved = true;
 	ep->heard += (uint64_t)n;
 	tcp_stream_filled(&ep->in, room);
@@ -241,10 +246,27 @@ static bool recv_once(struct tcp_ep *ep, bool *moved)
 	return ep->at_end || (size_t)n == asked;
 }
 
+/* The same of one whose bytes are kept (kept.c). */
+static bool recv_kept_once(struct tcp_ep *ep, bool *moved)
+{
+	size_t asked;
+	ssize_t n = tcp_kept_read(ep, &asked);
+
+	if (unlikely(n == -EFAULT)) { /* no memory for the window */
+		tcp_recv_pause(ep);
+		return false;
+	}
+	if (n <= 0)
+		return recv_ended(ep, n);
+	*moved = true;
+	ep->heard += (uint64_t)n;
+	return tcp_kept_parse(ep) && (ep->at_end || (size_t)n == asked);
+}
+
 /* The endpoint is not in the list.  True: something came. */
 static bool recv_some(struct tcp_ep *ep, unsigned reads)
 {
-	bool moved = ep->left, more = true;
+	bool moved = ep->left, more = true, kept;
 
 	int state = atomic_load(&ep->state);
 
@@ -258,12 +280,15 @@ static bool recv_some(struct tcp_ep *ep, unsigned reads)
 		ep->in.budget = NULL;
 	if (!recv_left(ep))
 		return false;
+	kept = unlikely(ep->trunk) && tcp_kept_in_use(ep);
+	if (kept && !tcp_kept_parse(ep))
+		return false;
 	ep->paused = false;
 	ep->refused_since = 0;
 	while (more && reads--) {
 		if (!recv_have_buf(ep))
 			return moved;
-		more = recv_once(ep, &moved);
+		more = unlikely(kept) ? recv_kept_once(ep, &moved) : recv_once(ep, &moved);
 	}
 	if (more)
 		recv_enlist(ep);

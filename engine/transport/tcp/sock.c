@@ -81,10 +81,8 @@ int tcp_sock_prepare(int fd)
 	return err;
 }
 
-int tcp_sock_connect(const struct rds_conn_id *id, bool *done)
+int tcp_sock_new(const struct rds_conn_id *id)
 {
-	struct sockaddr_storage ss;
-	socklen_t len = rds_addr_to_sockaddr(&id->faddr, rds_tcp_state.port, id->scope, &ss);
 	int fd = sock_new(&id->laddr), err;
 
 	if (fd < 0)
@@ -95,12 +93,17 @@ int tcp_sock_connect(const struct rds_conn_id *id, bool *done)
 	if (!err)
 		err = sock_bind(fd, &id->laddr, id->scope, 0);
 	if (!err)
-		err = os_connect(fd, (struct sockaddr *)&ss, len);
-	*done = !err;
-	if (!err || err == -EINPROGRESS)
 		return fd;
 	os_close(fd);
 	return err;
+}
+
+int tcp_sock_connect(int fd, const struct rds_conn_id *id)
+{
+	struct sockaddr_storage ss;
+	socklen_t len = rds_addr_to_sockaddr(&id->faddr, rds_tcp_state.port, id->scope, &ss);
+
+	return os_connect(fd, (struct sockaddr *)&ss, len);
 }
 
 int tcp_sock_addr(int fd, bool peer, struct rds_addr *addr)

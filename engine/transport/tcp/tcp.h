@@ -22,6 +22,7 @@
 #include "engine/sys/poll_eventfd.h"
 #include "engine/transport/tcp/tcp_transport.h"
 #include "engine/transport/transport.h"
+#include "engine/trunk/trunk.h"
 #include "engine/wire/addr.h"
 #include "engine/wire/header.h"
 
@@ -176,6 +177,11 @@ struct tcp_ep {
 	unsigned char *left; /* a receive buffer with bytes that could not be handled, [left_at, left_end) */
 	size_t left_at, left_end;
 
+	/* kept.c: what the socket brings goes there; NULL: nowhere (rx) */
+	struct rds_trunk *trunk;
+	uint32_t carrier; /* helper: the socket's number there; 0: none */
+	bool windowed;	  /* rx: all of it does, from now on */
+
 	/* conn->tx */
 	struct tcp_out out;
 	/* bytes that were acknowledged before our end was sent, which counts as one that is not */
@@ -225,8 +231,10 @@ extern struct tcp_state rds_tcp_state;
 
 /* sock.c: sockets and their options.  A descriptor or -errno */
 int tcp_sock_listen(const struct in6_addr *laddr, uint32_t scope);
-/* Not bound to a port: *done: connected at once. */
-int tcp_sock_connect(const struct rds_conn_id *id, bool *done);
+/* One to connect to that peer. */
+int tcp_sock_new(const struct rds_conn_id *id);
+/* 0, or -EINPROGRESS */
+int tcp_sock_connect(int fd, const struct rds_conn_id *id);
 /* The options of one that carries messages: 0 or -errno */
 int tcp_sock_prepare(int fd);
 int tcp_sock_addr(int fd, bool peer, struct rds_addr *addr);
@@ -301,6 +309,21 @@ void tcp_recv_now(struct tcp_ep *ep);  /* some of what is there, or the end */
 bool tcp_recv_last(struct tcp_ep *ep); /* all that is there, or was left; false: some of it is refused */
 void tcp_recv_drop(struct tcp_ep *ep);
 bool tcp_recv_awaits(void); /* there is input that can be taken */
+/* for kept.c: a message; what is no message; nothing more is taken for a while */
+bool tcp_recv_give(void *arg, struct rds_rx *rx);
+void tcp_recv_nonsense(struct tcp_ep *ep);
+void tcp_recv_pause(struct tcp_ep *ep);
+
+/* kept.c.  keep: helper; the endpoint has that socket.  in_use and the next two: rx, and only with a trunk. */
+void tcp_kept_keep(struct tcp_ep *ep, int fd);
+bool tcp_kept_in_use(struct tcp_ep *ep);
+bool tcp_kept_parse(struct tcp_ep *ep); /* false: nothing more is to be received now */
+ssize_t tcp_kept_read(struct tcp_ep *ep, size_t *asked);
+void tcp_kept_end(struct tcp_ep *ep); /* rx */
+void tcp_kept_begin(struct rds_ep *ep);
+int tcp_kept_brought(int fd, struct rds_trunk_brought *out);
+int tcp_kept_adopt(struct rds_transport *t, const struct rds_conn_id *id, int fd, struct rds_trunk *trunk,
+		   uint32_t carrier);
 
 /* pressure.c; helper */
 void tcp_pressure_memory(void); /* rx: strangers need memory */

@@ -22,6 +22,7 @@
  *			rest again
  *	show		a region cannot be registered with the device
  *	post		an operation that a device could carry out finds no room
+ *	kill		the process that relays for others is killed (kill.c)
  *
  * An endpoint of this transport wraps the inner endpoint.  The inner transport takes it for its
  * connection, so every up-call comes here first.  The order of messages never changes.  The helper
@@ -337,11 +338,13 @@ struct rds_transport *fault_transport(struct rds_transport *inner)
 	if (!fault_spec_parse(text, &spec)) {
 		rds_error("RDS_PRELOAD_FAULT=%s is not understood, so no socket can be bound. It is a list with "
 			  "commas of seed=N, disconnect=N, delay=N:MICROSECONDS, drop=N, connect=N, accept=N, send=N, "
-			  "later=N, memory=N, dup=N, show=N, post=N: one event in N",
+			  "later=N, memory=N, dup=N, show=N, post=N, kill=N: one event in N",
 			  text);
 		rds_transport_set.none = true;
 		return inner;
 	}
+	if (fault_kill(&spec))
+		return inner;
 	for (fl = faults; fl && fl->inner != inner; fl = fl->next)
 		;
 	if (!fl) {

@@ -108,6 +108,8 @@ void fault_drop_copies(struct fault_ep *f, uint64_t acked);
 
 /* Wraps inner if RDS_PRELOAD_FAULT asks for it, else returns inner. */
 struct rds_transport *fault_transport(struct rds_transport *inner);
+/* kill.c.  True: nothing else is to fail. */
+bool fault_kill(const struct fault_spec *spec);
 
 /* recv.c */
 void fault_recv_ops(struct fault *fl);

@@ -27,8 +27,8 @@ bool fault_spec_parse(const char *s, struct fault_spec *spec)
 		size_t off;
 	} keys[] = {
 #define KEY(k) {#k "=", offsetof(struct fault_spec, k)}
-		KEY(seed), KEY(disconnect), KEY(delay),	 KEY(drop), KEY(connect), KEY(accept),
-		KEY(send), KEY(later),	    KEY(memory), KEY(dup),  KEY(show),	  KEY(post),
+		KEY(seed),  KEY(disconnect), KEY(delay), KEY(drop), KEY(connect), KEY(accept), KEY(send),
+		KEY(later), KEY(memory),     KEY(dup),	 KEY(show), KEY(post),	  KEY(kill),
 #undef KEY
 	};
 	const size_t n = sizeof(keys) / sizeof(keys[0]);

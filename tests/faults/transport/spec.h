@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 struct fault_spec {
-	uint64_t seed, disconnect, delay, delay_us, drop, connect, accept, send, later, memory, dup, show, post;
+	uint64_t seed, disconnect, delay, delay_us, drop, connect, accept, send, later, memory, dup, show, post, kill;
 };
 
 /* False: not understood, *spec is not valid. */
