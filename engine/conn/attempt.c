@@ -282,14 +282,8 @@ static void conn_up_again(struct rds_conn *conn)
 	rds_conn_up(conn, conn->pending, there);
 }
 
-/* The address of the host that could not be reached is this host's by now. */
-static bool conn_node_is_here(struct rds_conn *conn)
+void rds_conn_retry_wanted(struct rds_conn *conn)
 {
-	if (rds_node_addr_is_local(&conn->id.faddr, conn->id.scope))
-		return false;
-	rds_lock(&rds_lock_control);
-	atomic_fetch_add(&rds_route_gen, 1); /* first, as in rds_route_retry() */
-	rds_route_leave_node(&conn->id);
 	rds_lock(&conn->tx);
 	if (conn->queue) {
 		rds_conn_backoff(conn);
@@ -298,6 +292,17 @@ static bool conn_node_is_here(struct rds_conn *conn)
 		atomic_store(&conn->state, RDS_CONN_DOWN); /* the next send starts it again */
 	}
 	rds_unlock(&conn->tx);
+}
+
+/* The address of the host that could not be reached is this host's by now. */
+static bool conn_node_is_here(struct rds_conn *conn)
+{
+	if (rds_node_addr_is_local(&conn->id.faddr, conn->id.scope))
+		return false;
+	rds_lock(&rds_lock_control);
+	atomic_fetch_add(&rds_route_gen, 1); /* first, as in rds_route_retry() */
+	rds_route_leave_node(&conn->id);
+	rds_conn_retry_wanted(conn);
 	rds_unlock(&rds_lock_control);
 	return true;
 }

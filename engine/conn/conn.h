@@ -263,6 +263,7 @@ void rds_conn_backoff(struct rds_conn *conn);  /* helper: schedule the next atte
 void rds_conn_start(struct rds_conn *conn);    /* no lock held: DOWN -> CONNECTING */
 void rds_conn_retry(struct rds_timer *tm);     /* helper: it is time for an attempt */
 void rds_conn_retry_later(struct rds_conn *conn); /* helper: DOWN -> CONNECTING, after a while */
+void rds_conn_retry_wanted(struct rds_conn *conn); /* helper, control: the same, or DOWN if nothing waits for it */
 bool rds_conn_rescue_stale(struct rds_conn *conn); /* helper; false: no memory */
 struct rds_received rds_conn_received(struct rds_conn *conn);
 void rds_conn_each(void (*fn)(struct rds_conn *conn, void *arg), void *arg);

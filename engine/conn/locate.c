@@ -159,18 +159,11 @@ void rds_route_retry(struct rds_conn *conn)
 		rds_route_hand_over(conn, local);
 	if (conn->far && !local)
 		n = ports_to_ask(conn, ports);
-	rds_lock(&conn->tx);
-	if (conn->queue) {
-		if (local)
-			conn->backoff_ms = conn->backoff_ms < HANDOVER_MS ? conn->backoff_ms : HANDOVER_MS;
-		else if (!conn->far && !node)
-			conn->backoff_ms = (uint32_t)rds_options()->reconnect_max_ms;
-		rds_conn_backoff(conn);
-	} else {
-		conn->backoff_ms = 0;
-		atomic_store(&conn->state, RDS_CONN_DOWN); /* the next send starts it again */
-	}
-	rds_unlock(&conn->tx);
+	if (local)
+		conn->backoff_ms = conn->backoff_ms < HANDOVER_MS ? conn->backoff_ms : HANDOVER_MS;
+	else if (!conn->far && !node)
+		conn->backoff_ms = (uint32_t)rds_options()->reconnect_max_ms;
+	rds_conn_retry_wanted(conn);
 	rds_unlock(&rds_lock_control);
 	if (local)
 		conn_drop_dead_beside(&conn->id);
