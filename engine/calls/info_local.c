@@ -67,9 +67,9 @@ static void collect_state(struct rds_conn *conn, struct collect *c)
 
 	if (state == RDS_CONN_DEAD)
 		return;
-	if (state == RDS_CONN_UP)
+	if (state == RDS_CONN_UP && !rds_conn_is_held(conn))
 		rec.flags = RDS_INFO_CONNECTION_FLAG_CONNECTED;
-	else if (state == RDS_CONN_CONNECTING)
+	else if (state != RDS_CONN_DOWN)
 		rec.flags = RDS_INFO_CONNECTION_FLAG_CONNECTING;
 	strncpy(rec.transport, conn->t ? conn->t->ops->name : "none", sizeof(rec.transport) - 1);
 	rec.seq = conn->next_tx;

@@ -68,7 +68,8 @@ static void conn_open_map(struct rds_conn *conn)
 	bool some = conn_has_congested(conn);
 
 	rx_lock();
-	some |= conn->want_map;
+	/* a member asks for the node by it, and is told of it */
+	some |= conn->want_map || conn->relay == RDS_RELAY_OWNER || conn->relay == RDS_RELAY_MEMBER;
 	conn->want_map = false;
 	rx_unlock();
 	if (!some || !rds_conn_xmit_map(conn))
@@ -224,6 +225,7 @@ static void conn_attempt_failed(struct rds_conn *conn, int err)
 		return;
 	}
 	rds_conn_history_unreachable(conn, err);
+	rds_relay_node_changed(conn);
 	rds_conn_drop_closed(conn);
 	rds_conn_backoff(conn);
 }
@@ -282,10 +284,20 @@ static void conn_up_again(struct rds_conn *conn)
 	rds_conn_up(conn, conn->pending, there);
 }
 
+static bool conn_is_wanted(struct rds_conn *conn)
+{
+	bool wanted = conn->queue;
+
+	rx_lock();
+	wanted |= conn->seldom && conn->seldom->nmembers;
+	rx_unlock();
+	return wanted;
+}
+
 void rds_conn_retry_wanted(struct rds_conn *conn)
 {
 	rds_lock(&conn->tx);
-	if (conn->queue) {
+	if (conn_is_wanted(conn)) {
 		rds_conn_backoff(conn);
 	} else {
 		conn->backoff_ms = 0;
@@ -302,9 +314,27 @@ static bool conn_node_is_here(struct rds_conn *conn)
 	rds_lock(&rds_lock_control);
 	atomic_fetch_add(&rds_route_gen, 1); /* first, as in rds_route_retry() */
 	rds_route_leave_node(&conn->id);
-	rds_conn_retry_wanted(conn);
+	if (rds_conn_is_node(conn))
+		rds_conn_retry_wanted(conn);
 	rds_unlock(&rds_lock_control);
 	return true;
+}
+
+/* The owner of the address tries to reach the node.  What follows from that is as if this process did. */
+static void conn_follow_owner(struct rds_conn *conn)
+{
+	const uint8_t node = atomic_load(&conn->node);
+
+	if (atomic_load(&conn->state) == RDS_CONN_DEAD)
+		return;
+	if (!rds_conn_is_held(conn) && atomic_load(&conn->state) == RDS_CONN_UP)
+		rds_conn_history_reached(conn);
+	if (!rds_conn_is_held(conn) || !(node & RDS_NODE_FAILED))
+		return;
+	rds_conn_history_unreachable(conn, node & RDS_NODE_SILENT ? -ETIMEDOUT : -EHOSTUNREACH);
+	rds_conn_drop_closed(conn);
+	conn_node_is_here(conn);
+	rds_timer_need(&conn->retry, os_now_ns() + (uint64_t)rds_options()->reconnect_max_ms * 1000000);
 }
 
 /* Helper: it is time for an attempt. */
@@ -313,6 +343,8 @@ void rds_conn_retry(struct rds_timer *tm)
 	struct rds_conn *conn = container_of(tm, struct rds_conn, retry);
 	int err;
 
+	if (unlikely(conn->relay == RDS_RELAY_OWNER))
+		conn_follow_owner(conn);
 	if (atomic_load(&conn->nredirects_out) ||
 	    atomic_load(&conn->nredirects_in)) { /* redirects retry here after lack of memory */
 		rx_lock();
@@ -446,6 +478,7 @@ unlock:
 		return;
 	}
 	rds_conn_history_reached(conn);
+	rds_relay_node_changed(conn);
 	rds_conn_log_state(conn, rds_conn_peer_pid(conn), true, "is up",
 			   old	   ? "in place of its first endpoint"
 			   : again ? "again"

@@ -94,15 +94,17 @@ static void queue_drop_if_crowded(struct rds_conn *conn, const struct rds_sock *
 }
 
 /*
- * For all we know no host has the address: none was reached there ever, or, which is all that is known of a
- * connection over another process of this host, there is no way.  tx held.
+ * For all we know no host has the address: none was reached there ever, or, before the first attempt has ended,
+ * there is no way.  tx held.
  */
 static bool node_is_none(const struct rds_conn *conn)
 {
+	const uint8_t node = atomic_load(&conn->node);
+
 	if (!conn->queue || !rds_conn_leads_to_node(conn))
 		return false;
-	if (rds_conn_is_node(conn) && (conn->was_up || conn->unreachable_since))
-		return !conn->was_up;
+	if (node & (RDS_NODE_MET | RDS_NODE_FAILED))
+		return !(node & RDS_NODE_MET);
 	return !rds_node_addr_has_way(&conn->id.laddr, &conn->id.faddr, conn->id.scope);
 }
 
@@ -110,7 +112,7 @@ void rds_conn_drop_closed(struct rds_conn *conn)
 {
 	struct rds_queue_item **p, *q;
 
-	if (!rds_conn_is_node(conn) || conn->was_up)
+	if ((atomic_load(&conn->node) & (RDS_NODE_MET | RDS_NODE_FAILED)) != RDS_NODE_FAILED)
 		return;
 	rds_lock(&conn->tx);
 	for (p = &conn->queue; (q = *p);) {

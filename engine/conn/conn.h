@@ -40,6 +40,15 @@ enum rds_conn_relay {
 	RDS_RELAY_NODE,	  /* that connection */
 };
 
+/* What is known of another host as a whole.  The owner tells it to members, in the header of a map (relay.c). */
+enum {
+	RDS_NODE_TOLD = 1, /* by the owner; one of an older version does not tell */
+	RDS_NODE_UP = 2,
+	RDS_NODE_FAILED = 4, /* an attempt has, since it was up */
+	RDS_NODE_SILENT = 8, /* ... for lack of an answer */
+	RDS_NODE_MET = 16,   /* it has been up */
+};
+
 struct rds_op;
 struct rds_queue_unacked;
 
@@ -160,6 +169,7 @@ struct rds_conn {
 	bool room_sought;
 	bool pulled; /* a piece was put before older messages (rdma/op_order.c) */
 	uint8_t relay; /* enum rds_conn_relay; does not change */
+	_Atomic uint8_t node; /* RDS_NODE_*; NODE: what members are told; OWNER: what was told (written under rx) */
 
 	/* receiving (rx) */
 	_Atomic uint64_t next_rx;
@@ -320,6 +330,19 @@ static inline bool rds_conn_is_node(const struct rds_conn *conn)
 static inline bool rds_conn_leads_to_node(const struct rds_conn *conn)
 {
 	return conn->relay == RDS_RELAY_OWNER || rds_conn_is_node(conn);
+}
+/*
+ * Messages to a node wait in the process that sends them until the node answers, over whichever process of this
+ * host they go.  held: this one is a member, and it does not.
+ */
+static inline bool rds_conn_is_held(const struct rds_conn *conn)
+{
+	return unlikely(conn->relay == RDS_RELAY_OWNER) && (atomic_load_explicit(&conn->node, memory_order_relaxed) &
+							    (RDS_NODE_TOLD | RDS_NODE_UP)) == RDS_NODE_TOLD;
+}
+static inline bool rds_conn_waits_for_node(const struct rds_conn *conn)
+{
+	return rds_conn_is_held(conn) || (rds_conn_is_node(conn) && atomic_load(&conn->state) != RDS_CONN_UP);
 }
 /* A node's first number is that of the first probe (node.c). */
 static inline uint64_t rds_conn_first_number(const struct rds_conn_id *id)

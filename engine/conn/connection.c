@@ -114,6 +114,7 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 {
 	enum rds_conn_relay relay = rds_relay_of(kind, id);
 	struct rds_conn *node = relay == RDS_RELAY_MEMBER ? rds_relay_node_conn(id, err) : NULL;
+	uint8_t told = relay == RDS_RELAY_OWNER ? rds_relay_owner_tells(id) : 0;
 	struct rds_conn *conn = conn_alloc();
 	unsigned h = conn_hash(id);
 
@@ -127,6 +128,7 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 	conn->id = *id;
 	conn->kind = (uint8_t)kind;
 	conn->relay = (uint8_t)relay;
+	atomic_store(&conn->node, told);
 	conn->t = conn_transport_for(kind, id);
 	conn->retry.fn = rds_conn_retry;
 	conn->next_tx = rds_conn_first_number(id);

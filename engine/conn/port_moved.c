@@ -318,6 +318,8 @@ void rds_conn_redirect_send(struct rds_conn *conn)
 		rds_timer_set(&conn->retry, os_now_ns() + AGAIN_NS);
 		break;
 	}
+	if (unlikely(rds_conn_is_held(conn)))
+		rds_queue_flush(conn); /* before what waits there */
 	if (conn->ep)
 		conn->t->ops->flush(conn->ep, true);
 }

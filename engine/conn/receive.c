@@ -228,8 +228,11 @@ enum rds_rx_verdict rds_conn_receive(struct rds_conn *conn, struct rds_ep *ep, c
 	uint64_t next;
 
 	if (unlikely(hdr->flags == RDS_FLAG_CONG_BITMAP)) {
-		if (!receive_map_is_old(conn, ep))
+		if (!receive_map_is_old(conn, ep)) {
+			if (unlikely(conn->relay == RDS_RELAY_OWNER))
+				rds_relay_node_told(conn, hdr->sport);
 			rds_cong_received(conn, rx->data, hdr->len);
+		}
 		receive_watch(conn, ep);
 		return RDS_RX_DONE;
 	}

@@ -17,7 +17,11 @@
  * neither side believes what is of this library alone.  It is received under rx, and waits in one list for a
  * thread without locks, which moves it with `control` held from end to end.  So it stays in order.
  *
- * A member whose messages K does not take is held up when they reach a limit, and goes on a tick later.
+ * Until K answers, messages wait in the member that sends them, count against SO_SNDBUF there, and are dropped with
+ * its sockets, as if it had the connection.  It is told by the header of each map, and by its first message, a map,
+ * asks the owner to connect.
+ *
+ * A member whose messages K does not take then is held up when they reach a limit, and goes on a tick later.
  * But nothing that K sends holds up the TCP connection: what a member does not take waits here, and K
  * is told that the port is congested.
  */
@@ -29,7 +33,8 @@
 #include "engine/conn/relay.h"
 #include "engine/node/local_address.h"
 
-#define ROLE_PORT 1 /* the kernel's probes have it: no socket */
+#define ROLE_PORT 1  /* the kernel's probes have it: no socket */
+#define ROLE_TELLS 1 /* its rcvbuf; in older versions 0 */
 #define WAITING_MAX ((uint64_t)1 << 20)
 #define SHARE_MIN 4096u
 #define PASSED_ON_NS (2000 * 1000000ull)
@@ -77,6 +82,29 @@ bool rds_relay_owner(const struct in6_addr *laddr, uint32_t scope, struct rds_co
 	return true;
 }
 
+uint8_t rds_relay_owner_tells(const struct rds_conn_id *id)
+{
+	struct registry_mailbox m = {0};
+	struct registry_owner own;
+
+	if (role_owner(&id->laddr, id->scope, &own) && !memcmp(&own.procid, &id->peer, sizeof(id->peer)))
+		registry_sock_mailbox(rds_node_registry, own.sock, &m);
+	return m.rcvbuf == ROLE_TELLS ? RDS_NODE_TOLD : 0;
+}
+
+struct rds_conn *rds_relay_way(const struct rds_conn_id *between)
+{
+	struct rds_conn_id id = {.laddr = between->laddr,
+				 .faddr = between->faddr,
+				 .scope = between->scope,
+				 .peer_slot = RDS_SLOT_REMOTE};
+	struct rds_conn *conn = rds_conn_find(RDS_CONN_PEER, &id);
+
+	if (conn || likely(!owner_seen_ns) || !rds_relay_owner(&id.laddr, id.scope, &id))
+		return conn;
+	return rds_conn_find(RDS_CONN_PEER, &id);
+}
+
 /*
  * The former owner has ended, and what it has not taken is still on its way to it: newer messages wait.
  */
@@ -122,7 +150,7 @@ void rds_relay_passes_on(void)
 int rds_relay_take(const struct in6_addr *laddr, uint32_t scope, uint32_t *role)
 {
 	uint16_t port;
-	int err = registry_sock_add(rds_node_registry, 0, 0, 0, role);
+	int err = registry_sock_add(rds_node_registry, 0, 0, ROLE_TELLS, role);
 
 	if (err)
 		return err;
@@ -383,6 +411,55 @@ void rds_relay_map_came(struct rds_conn *node)
 
 	if (map && !map->bound)
 		rds_cong_map_copy(map, &node->fcong);
+}
+
+/* ---- does the node answer?; rx held, unless a comment says otherwise ---- */
+
+/* conn->tx as well */
+static uint8_t node_is(const struct rds_conn *node)
+{
+	uint8_t is = node->was_up ? RDS_NODE_MET : 0;
+
+	if (atomic_load(&node->state) == RDS_CONN_UP)
+		return is | RDS_NODE_UP;
+	if (node->unreachable_since)
+		is |= RDS_NODE_FAILED;
+	return node->history.reason == RDS_REASON_TIMEOUT ? is | RDS_NODE_SILENT : is;
+}
+
+/* No lock held.  Each member is told by its next map. */
+void rds_relay_node_changed(struct rds_conn *node)
+{
+	const struct rds_cong_map *map;
+	struct rds_conn *conn;
+	uint8_t is;
+
+	if (!rds_conn_is_node(node))
+		return;
+	rds_lock(&node->tx);
+	rx_lock();
+	is = node_is(node);
+	map = atomic_exchange(&node->node, is) == is ? NULL : rds_cong_map_find(&node->id.faddr);
+	for (conn = map ? map->conns : NULL; conn; conn = conn->map_next) {
+		if (conn->relay != RDS_RELAY_MEMBER || conn->seldom->node != node)
+			continue;
+		conn->want_map = true;
+		rds_conn_work_add(conn);
+	}
+	rx_unlock();
+	rds_unlock(&node->tx);
+	rds_conn_work_run();
+}
+
+void rds_relay_node_told(struct rds_conn *conn, uint16_t told)
+{
+	const uint8_t node = told & RDS_NODE_TOLD ? (uint8_t)told : 0;
+
+	if (atomic_exchange(&conn->node, node) == node)
+		return;
+	conn->want_flush = true;
+	rds_conn_work_add(conn);
+	rds_timer_set(&conn->retry, os_now_ns());
 }
 
 void rds_relay_map_add(const struct rds_conn *node, unsigned char bytes[RDS_CONG_MAP_BYTES])

@@ -21,6 +21,11 @@ void rds_relay_passes_on(void);				 /* another process is about to become the ow
 bool rds_relay_is_passed_on(void);     /* an owner may have ended just now */
 bool rds_relay_is_role(uint16_t port); /* is that port in the registry no socket's, but a role? */
 
+/* What a new connection to that process knows of the node: RDS_NODE_TOLD if it is an owner that tells. */
+uint8_t rds_relay_owner_tells(const struct rds_conn_id *id);
+/* The connection to the node with these addresses: over the owner, if this process is not it.  NULL: there is none. */
+struct rds_conn *rds_relay_way(const struct rds_conn_id *id);
+
 enum rds_conn_relay rds_relay_of(enum rds_conn_kind kind, const struct rds_conn_id *id);
 /* The connection to the node of a relayed connection with these addresses; NULL and *err. */
 struct rds_conn *rds_relay_node_conn(const struct rds_conn_id *id, int *err);
@@ -78,6 +83,7 @@ struct rds_trunk_ref *rds_relay_heir_ref(void);
 enum rds_rx_verdict rds_relay_receive(struct rds_conn *conn, const struct rds_rx *rx);
 void rds_relay_ports_changed(struct rds_conn *conn); /* relayed: the member's congested ports */
 void rds_relay_map_came(struct rds_conn *node);
+void rds_relay_node_told(struct rds_conn *conn, uint16_t node); /* RDS_NODE_*, from the owner */
 /* Adds the members' congested ports to a map for the node. */
 void rds_relay_map_add(const struct rds_conn *node, unsigned char bytes[RDS_CONG_MAP_BYTES]);
 
@@ -93,6 +99,7 @@ void rds_relay_leave_nodes(void);
 bool rds_relay_has_left(void);
 /* no lock held */
 void rds_relay_run(void);
+void rds_relay_node_changed(struct rds_conn *node); /* helper: it is up or down, or an attempt has failed */
 void rds_relay_forget(void); /* forked child */
 
 #endif

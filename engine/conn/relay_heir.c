@@ -149,6 +149,7 @@ static void heir_fill(struct rds_conn *conn, struct rds_trunk *t, struct rds_tru
 	atomic_store(&conn->next_rx, img->next_rx);
 	rx_unlock();
 	conn->was_up = true;
+	atomic_store(&conn->node, RDS_NODE_MET);
 	conn->acked = conn->received = img->acked;
 	atomic_store(&conn->sent, img->sent);
 	atomic_store(&conn->state, RDS_CONN_CONNECTING);

@@ -390,23 +390,19 @@ void rds_route_hand_over(struct rds_conn *unrouted, bool local)
 
 void rds_route_leave_node(const struct rds_conn_id *between)
 {
-	struct rds_conn_id id = {.laddr = between->laddr,
-				 .faddr = between->faddr,
-				 .scope = between->scope,
-				 .peer_slot = RDS_SLOT_REMOTE};
-	struct rds_conn *node = rds_conn_find(RDS_CONN_PEER, &id), *unrouted;
+	struct rds_conn_id id = {.laddr = between->laddr, .faddr = between->faddr, .scope = between->scope};
+	struct rds_conn *node = rds_relay_way(&id), *unrouted;
 	struct rds_queue_item *list = NULL;
 
 	if (likely(!node))
 		return;
 	rds_lock(&node->tx);
-	if (!node->ep)
+	if (!node->ep || rds_conn_is_held(node))
 		list = rds_queue_take_unsent(node);
 	rds_unlock(&node->tx);
 	if (!list)
 		return;
 	rds_route_requeue(&id, list, true);
-	conn_id_clear_peer(&id);
 	unrouted = rds_conn_find(RDS_CONN_UNROUTED, &id);
 	if (unrouted)
 		rds_route_hand_over(unrouted, true);

@@ -297,6 +297,8 @@ static bool queue_item_may_go(struct rds_conn *conn, struct rds_queue_item *q)
 {
 	if (unlikely(q->holds))
 		return !q->was_sent;
+	if (unlikely(rds_conn_is_held(conn)))
+		return q->was_sent || (q->hdr.flags & RDS_FLAG_REDIRECT); /* for the owner itself */
 	return !q->op || rds_conn_client.item_may_send(conn, q);
 }
 
@@ -328,7 +330,7 @@ static struct rds_queue_item *queue_next(struct rds_conn *conn)
 	struct rds_queue_item *q;
 
 	while (!(q = queue_first(conn)) && conn->queue)
-		if (conn->queue->holds || !rds_conn_client.queue_pass(conn))
+		if (conn->queue->holds || rds_conn_is_held(conn) || !rds_conn_client.queue_pass(conn))
 			return NULL;
 	return q;
 }

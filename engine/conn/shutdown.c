@@ -430,6 +430,7 @@ void rds_conn_down(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 	}
 	if (!crossing)
 		rds_conn_history_unreachable(conn, why);
+	rds_relay_node_changed(conn);
 	rds_conn_drop_closed(conn);
 	if (crossing && conn->backoff_ms < 16)
 		conn->backoff_ms = 16; /* the peer's own attempt is under way: give it time */

@@ -62,8 +62,8 @@ static unsigned offered_of(const struct rds_conn *conn, bool survives)
  */
 static bool node_is_absent(const struct rds_conn *conn)
 {
-	return rds_conn_is_node(conn) && atomic_load(&conn->state) != RDS_CONN_UP && conn->unreachable_since &&
-	       conn->history.reason != RDS_REASON_TIMEOUT &&
+	return rds_conn_waits_for_node(conn) && conn->unreachable_since &&
+	       !(atomic_load(&conn->node) & RDS_NODE_SILENT) &&
 	       os_now_ns() - conn->unreachable_since > rds_patience_ns(RDS_PATIENCE_TCP_EXIT);
 }
 
@@ -185,7 +185,7 @@ uint64_t rds_conn_receivers_ran_ns(void)
 			sum = UINT64_MAX;
 			break;
 		}
-		if (conn->count || unoffered(conn))
+		if (conn->count || (unoffered(conn) && !rds_conn_is_held(conn)))
 			sum += processor_time_ns(
 				registry_proc_pid(rds_node_registry, conn->id.peer_slot, &conn->id.peer));
 		rds_unlock(&conn->tx);

@@ -60,7 +60,7 @@ static void conn_work_one(struct rds_conn *conn)
 {
 	uint16_t pongs[RDS_PONGS_MAX];
 	unsigned i, n = 0;
-	bool map, flush, push;
+	bool map, flush, push, start;
 
 	if (unlikely(atomic_load_explicit(&conn->nredirects_in, memory_order_relaxed)))
 		rds_conn_redirect_run(conn);
@@ -105,7 +105,10 @@ static void conn_work_one(struct rds_conn *conn)
 		rds_conn_xmit_pong(conn, pongs[i]);
 	if (unlikely(atomic_load_explicit(&conn->nredirects_out, memory_order_relaxed)))
 		rds_conn_redirect_send(conn);
+	start = unlikely(conn->relay == RDS_RELAY_NODE && atomic_load(&conn->state) == RDS_CONN_DOWN);
 	rds_unlock(&conn->tx);
+	if (unlikely(start)) /* a member asks for it */
+		rds_conn_start(conn);
 }
 
 /* Several threads may do it at once: each comes to the end only when all that it saw has been met. */

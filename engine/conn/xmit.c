@@ -73,6 +73,7 @@ int rds_conn_xmit(struct rds_conn *conn, struct rds_conn_outgoing *out)
 {
 	const struct rds_transport_ops *ops = conn->t->ops;
 	struct rds_wire_hdr wire;
+	bool held;
 	int err;
 
 	/*
@@ -85,9 +86,10 @@ int rds_conn_xmit(struct rds_conn *conn, struct rds_conn_outgoing *out)
 		rds_relay_count(&out->u, &out->hdr);
 	out->hdr.seq = out->u.seq = conn->next_tx;
 	out->u.flags = out->hdr.flags;
-	if (unlikely(conn->queue && out->may_wait && conn->ep))
+	held = rds_conn_is_held(conn);
+	if (unlikely(conn->queue && out->may_wait && conn->ep && !held))
 		return -EAGAIN;
-	if (unlikely(conn->queue || atomic_load_explicit(&conn->state, memory_order_relaxed) != RDS_CONN_UP ||
+	if (unlikely(conn->queue || held || atomic_load_explicit(&conn->state, memory_order_relaxed) != RDS_CONN_UP ||
 		     rds_conn_client.queue_holds(conn, out->ops))) {
 		err = conn_xmit_queue(conn, out);
 		goto done;
@@ -152,6 +154,8 @@ int rds_conn_xmit_map(struct rds_conn *conn)
 		hdr.len = rds_cong_map_write(map, bytes, rds_conn_is_node(conn));
 	if (map && rds_conn_is_node(conn))
 		rds_relay_map_add(conn, bytes);
+	if (conn->relay == RDS_RELAY_MEMBER)
+		hdr.sport = RDS_NODE_TOLD | atomic_load(&conn->seldom->node->node);
 	rx_unlock();
 	if (!map)
 		return -ENOMEM;
