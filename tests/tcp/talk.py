@@ -1,10 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-"""talk.py ask|answer|again|bye|alone|block|collect|closed|near|hold|tell OWN PEER [ARG]: a plain PF_RDS program.
+"""talk.py ask|answer|again|bye|alone|block|collect|full|waits|gather|closed|near|hold|tell OWN PEER [ARG]: a plain
+PF_RDS program.
 
 ask and answer are the two ends of a dialogue: messages of all lengths, a ping, congestion, what rds-info shows.
 answer says "bound" when it is: what comes before is dropped.
 again: a process that is killed and started again.  block, collect: many sockets that send, and who gets it all.
+full, waits: nobody answers yet, and what is sent fills SO_SNDBUF.  gather: who gets it in the end.
 hold: the first process of its address, through which the others reach other hosts, until it is told to end.
 Environment: TALK_KERNEL, the peer is kernel RDS."""
 
@@ -26,6 +28,8 @@ RDMA_ARGS = 1
 PORT = 4000
 SLOW = int(os.environ.get("TEST_SLOW", "1"))
 PATIENCE = 20 * min(SLOW, 5)
+LENGTH, ROOM = 1000, 65536  # of a message; of messages that wait
+FILLS = -(-ROOM // LENGTH)  # as many messages as find room
 
 
 def name(text, port):
@@ -262,6 +266,50 @@ def collect(own, peer):
     send(s, b"all", name(peer, PORT + 100))
 
 
+def fill(own, peer, port):
+    """A socket whose buffer is full of messages to a host that does not answer."""
+    s, to, sent = bound(own, port), name(peer, PORT), 0
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, ROOM)
+    try:
+        while sent <= FILLS:
+            send_now(s, b"%05d %07d" % (port, sent) + bytes(LENGTH - 13), to)
+            sent += 1
+    except OSError as e:
+        expect("a full buffer", e.errno, errno.EAGAIN)
+    expect("messages in a full buffer", sent, FILLS)
+    p = select.poll()
+    p.register(s, select.POLLOUT)
+    expect("poll with a full buffer", p.poll(0), [])
+    print("full", flush=True)
+    return s, to
+
+
+def full(own, peer):
+    begin = time.monotonic()
+    fill(own, peer, PORT + 1)
+    print(f"filled in {time.monotonic() - begin:.1f} s")
+
+
+def waits(own, peer, port):
+    """The rest as there is room: the messages of ten buffers."""
+    s, to = fill(own, peer, int(port))
+    s.settimeout(None)
+    for i in range(FILLS, 10 * FILLS):
+        s.sendto(b"%05d %07d" % (int(port), i) + bytes(LENGTH - 13), to)
+    print("all sent")
+
+
+def gather(own, peer, *ports):
+    """All that `waits` sends from these ports, in order."""
+    s, got = bound(own, PORT), dict.fromkeys(ports, 0)
+    while min(got.values()) < 10 * FILLS:
+        port, number = receive(s, 3 * PATIENCE)[:13].decode().split()
+        expect(f"number from {port}", int(number), got[port])
+        got[port] += 1
+    expect("more", if_any(s), None)
+    print("all has come")
+
+
 def alone(own, peer):
     """Without the port the processes of the host reach each other; messages to others wait."""
     there, says = os.pipe()  # a message to a port that nobody has would be dropped
@@ -335,4 +383,5 @@ def near(own, peer):
 
 
 if __name__ == "__main__":
-    {f.__name__: f for f in (ask, answer, again, bye, alone, block, collect, closed, near, hold, tell)}[sys.argv[1]](*sys.argv[2:])
+    {f.__name__: f for f in (ask, answer, again, bye, alone, block, collect, full, waits, gather, closed, near, hold,
+                             tell)}[sys.argv[1]](*sys.argv[2:])
