@@ -28,7 +28,7 @@ struct options {
 	/* rtt, stream, paced, other, poll, herd, peer, hog, first, many, ...: worker.c */
 	const char *mode;
 	const char *role; /* server or client; receiver or sender */
-	const char *host; /* RDS: local address */
+	const char *host; /* RDS, TCP: local address */
 	/*
 	 * other: null, pipe, poll; copy: vm, memcpy; call: getmr, barrier, poll; rdmaop: message or
 	 * nothing
@@ -36,7 +36,8 @@ struct options {
 	const char *what;
 	const char *cpus; /* list of processors, "" = do not pin */
 	int fd;		  /* AF_UNIX: inherited end of a pair; ping: of a pipe */
-	bool rds;	  /* PF_RDS, else AF_UNIX */
+	bool rds;	  /* PF_RDS; else tcp, or AF_UNIX */
+	bool tcp;
 	bool spin;	  /* loop over MSG_DONTWAIT instead of blocking */
 	bool reply;	  /* paced: answer each message */
 	bool read;	  /* rdmaop, copy: from the other's memory, not into it */
@@ -81,15 +82,17 @@ struct message {
 
 struct sock {
 	int fd;
-	bool rds, spin;
+	bool rds, tcp, spin;
+	bool listens; /* TCP: the first message comes over a connection that is made then */
 	struct sockaddr_storage peer;
-	socklen_t peerlen; /* 0 on the AF_UNIX side: the pair is connected */
+	socklen_t peerlen; /* 0 on the AF_UNIX and TCP sides: these are connected */
 	char *buf;	   /* size bytes, begins with struct message */
 	unsigned size;
+	unsigned next; /* TCP: bytes of the next message that comes */
 };
 
 void sock_open(struct sock *s, const struct options *o);
-void sock_announce(const struct sock *s); /* prints addr */
+void sock_announce(struct sock *s);	  /* prints addr */
 void sock_await_peer(struct sock *s);	  /* hears peer */
 void sock_close(struct sock *s);
 /* Makes the first len bytes of s->buf a message with this header; sends it. */

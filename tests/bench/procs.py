@@ -34,10 +34,12 @@ class Late(Fault):
 class Side:
     """What is compared: a family of sockets, with or without the preload, blocking or spinning."""
 
-    def __init__(self, name, rds=False, preload=False, spin=False, host="127.0.0.1", peer=None, env=None):
+    def __init__(self, name, rds=False, preload=False, spin=False, host="127.0.0.1", peer=None, env=None, tcp=False,
+                 enter=((), ())):
         self.name, self.rds, self.preload, self.spin, self.host = name, rds, preload, spin, host
         self.peer = peer or host  # where the one that begins has its socket
-        self.env = env or {}
+        self.env, self.tcp = env or {}, tcp
+        self.enter = enter  # commands that begin so run where host is, and where peer is
 
 
 class Setup:
@@ -135,18 +137,21 @@ def outer_address():
 class Worker:
     """One worker process and the lines that it says."""
 
-    def __init__(self, setup, side, mode, pass_fds=(), command=None, **options):
+    def __init__(self, setup, side, mode, pass_fds=(), command=None, enter=(), **options):
         self.name = f"{side.name} {mode} {options.get('role', '')}".strip()
-        options = {"rds": int(side.rds), "spin": int(side.spin), "limit": setup.limit, **options}
-        if side.rds:
+        options = {"rds": int(side.rds), "tcp": int(side.tcp), "spin": int(side.spin), "limit": setup.limit, **options}
+        if side.rds or side.tcp:
             options.setdefault("host", side.host)
         arguments = [f"{k}={v}" for k, v in options.items()]
         self.errors = tempfile.TemporaryFile()
         self.deadline = time.monotonic() + options["limit"]
         self.heard, self.watched = b"", []
+        environment = setup.environment(side.preload, side.env)
+        if enter:  # the library is not for the command that enters
+            enter = [*enter, "env", f"LD_PRELOAD={environment.pop('LD_PRELOAD', '')}"]
         self.process = subprocess.Popen(
-            command or [setup.worker, mode] + arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=self.errors, env=setup.environment(side.preload, side.env), pass_fds=pass_fds)
+            [*enter, *(command or [setup.worker, mode] + arguments)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=self.errors, env=environment, pass_fds=pass_fds)
         self.pid = self.process.pid
 
     def fault(self, text, kind=Fault):
@@ -229,11 +234,11 @@ def workers():
 
 def start_pair(setup, side, mode, roles, started, cpus=("", ""), modes=None, **options):
     """Two connected workers, both ready to go: (the one that waits, the one that begins)."""
-    ends = [None, None] if side.rds else socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ends = [None, None] if side.rds or side.tcp else socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     pair = []
     for i, (role, end, cpu) in enumerate(zip(roles, ends, cpus)):
         more = {"host": (side.host, side.peer)[i]} if end is None else {"fd": end.fileno(), "pass_fds": [end.fileno()]}
-        w = Worker(setup, side, modes[i] if modes else mode, role=role, cpus=cpu, **more, **options)
+        w = Worker(setup, side, modes[i] if modes else mode, role=role, cpus=cpu, enter=side.enter[i], **more, **options)
         started.append(w)
         pair.append(w)
         if end is not None:

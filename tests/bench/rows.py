@@ -66,13 +66,15 @@ class Bench:
         return data
 
 
-def round_trips(bench, side, cpus, factor=1.0, before=None, **options):
-    """One measurement of round trips; `before` may start others that share the machine or the server."""
+def round_trips(bench, side, cpus, factor=1.0, before=None, look=None, **options):
+    """One measurement of round trips; `before` may start others that share the machine or the server, `look` at the two."""
     with workers() as started:
         if before:
             before(started)
         server, client = start_pair(bench.setup, side, "rtt", ("server", "client"), started, cpus,
                                     seconds=bench.ms(factor), **options)
+        if look:
+            look(server, client)
         client.tell("go")
         c, s = client.result(), server.result()
     if c["msgs"] != s["msgs"]:
@@ -360,7 +362,7 @@ def row_idle(bench):
     bench.report.heading(row, row_idle.__doc__ + f", watched for {seconds} s")
     try:
         with workers() as started:
-            pair = start_poll_pair(bench, started)
+            pair = start_poll_pair(bench, started, rds())
             time.sleep(1)  # not part of the claim: what is left over from starting
             before = [process_cost(w.pid) for w in pair]
             time.sleep(seconds)
@@ -378,12 +380,11 @@ def row_idle(bench):
             bench.report.value(row, f"{name} of both, all threads", sum(values), "<=", 0)
 
 
-def start_poll_pair(bench, started):
-    side = rds()
-    server = Worker(bench.setup, side, "poll", role="server")
+def start_poll_pair(bench, started, side):
+    server = Worker(bench.setup, side, "poll", role="server", enter=side.enter[0])
     started.append(server)
     address = server.expect("addr")
-    client = Worker(bench.setup, side, "poll", role="client")
+    client = Worker(bench.setup, side, "poll", role="client", host=side.peer, enter=side.enter[1])
     started.append(client)
     client.tell(f"peer {address}")
     for w in (server, client):

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * sock.c - one socket of either side: PF_RDS bound to an address, or one end of an AF_UNIX
- * SOCK_SEQPACKET pair that the starter made.  Both are used by the same sendto and recvfrom calls;
- * only RDS is given a destination, as its programs do.  Each message that arrives is checked, so
- * that a fault is never mistaken for speed.
+ * sock.c - one socket of either side: PF_RDS bound to an address, one end of an AF_UNIX
+ * SOCK_SEQPACKET pair that the starter made, or TCP.  All are used by the same sendto and recvfrom
+ * calls; only RDS is given a destination, as its programs do.  TCP has no messages, and whoever
+ * receives knows how long the next one is.  Each message that arrives is checked, so that a fault
+ * is never mistaken for speed.
  */
 #include "bench.h"
 
@@ -11,6 +12,7 @@
 #include <errno.h>
 #include <linux/rds.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,11 +38,11 @@ static socklen_t parse_address(const char *host, unsigned port, struct sockaddr_
 	die("bad address '%s'", host);
 }
 
-int sock_rds(const char *host)
+static int sock_bound(const char *host, bool tcp)
 {
 	struct sockaddr_storage addr;
 	socklen_t len = parse_address(host, 0, &addr);
-	int fd = socket(PF_RDS, SOCK_SEQPACKET, 0);
+	int fd = tcp ? socket(addr.ss_family, SOCK_STREAM, 0) : socket(PF_RDS, SOCK_SEQPACKET, 0);
 
 	if (fd >= 0 && bind(fd, (struct sockaddr *)&addr, len) < 0) {
 		int err = errno;
@@ -50,6 +52,11 @@ int sock_rds(const char *host)
 		return -1;
 	}
 	return fd;
+}
+
+int sock_rds(const char *host)
+{
+	return sock_bound(host, false);
 }
 
 int sock_buffer(int fd, int opt)
@@ -90,11 +97,12 @@ void sock_open(struct sock *s, const struct options *o)
 {
 	memset(s, 0, sizeof(*s));
 	s->rds = o->rds;
+	s->tcp = o->tcp;
 	s->spin = o->spin;
-	s->size = o->size;
-	s->fd = o->rds ? sock_rds(o->host) : o->fd;
+	s->size = s->next = o->size;
+	s->fd = o->rds || o->tcp ? sock_bound(o->host, o->tcp) : o->fd;
 	if (s->fd < 0)
-		die("%s: %s", o->rds ? "PF_RDS socket" : "AF_UNIX socket missing", strerror(errno));
+		die("%s: %s", o->rds || o->tcp ? "socket" : "AF_UNIX socket missing", strerror(errno));
 	if (o->tos)
 		sock_tos(s->fd, o->tos);
 	if (o->buffer)
@@ -105,14 +113,84 @@ void sock_open(struct sock *s, const struct options *o)
 	memset(s->buf, 0x5a, o->size); /* every page touched before anything is timed */
 }
 
-void sock_announce(const struct sock *s)
+/* ---- TCP ---- */
+
+static void tcp_no_delay(int fd)
+{
+	int one = 1;
+
+	if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)) < 0)
+		die("TCP_NODELAY: %s", strerror(errno));
+}
+
+static void tcp_accept(struct sock *s)
+{
+	int fd = accept(s->fd, NULL, NULL);
+
+	if (fd < 0)
+		die("accept: %s", strerror(errno));
+	close(s->fd);
+	s->fd = fd;
+	s->listens = false;
+	tcp_no_delay(fd);
+}
+
+static void tcp_connect(struct sock *s, const char *host, unsigned port)
+{
+	struct sockaddr_storage to;
+	socklen_t len = parse_address(host, port, &to);
+
+	if (connect(s->fd, (struct sockaddr *)&to, len) < 0)
+		die("connect: %s", strerror(errno));
+	tcp_no_delay(s->fd);
+}
+
+/* A call that does not wait may send or receive a part of the message. */
+static void tcp_send(struct sock *s, unsigned len)
+{
+	unsigned at = 0;
+	ssize_t n;
+
+	while (at < len) {
+		n = sendto(s->fd, s->buf + at, len - at, s->spin ? MSG_DONTWAIT : 0, NULL, 0);
+		if (n >= 0)
+			at += (unsigned)n;
+		else if (!s->spin || errno != EAGAIN)
+			die("sendto of %u bytes over TCP: %s", len, strerror(errno));
+	}
+}
+
+static unsigned tcp_recv(struct sock *s)
+{
+	unsigned at = 0;
+	ssize_t n;
+
+	if (s->listens)
+		tcp_accept(s);
+	while (at < s->next) {
+		n = recvfrom(s->fd, s->buf + at, s->next - at, s->spin ? MSG_DONTWAIT : MSG_WAITALL, NULL, NULL);
+		if (n > 0)
+			at += (unsigned)n;
+		else if (!n || !s->spin || errno != EAGAIN)
+			die("recvfrom over TCP: %s", n ? strerror(errno) : "the end");
+	}
+	sock_check(s, at);
+	return at;
+}
+
+/* ---- of any kind ---- */
+
+void sock_announce(struct sock *s)
 {
 	struct sockaddr_storage addr;
 	socklen_t len = sizeof(addr);
 	char text[INET6_ADDRSTRLEN] = "-";
 	unsigned port = 0;
 
-	if (s->rds) {
+	if (s->tcp && listen(s->fd, 1) < 0)
+		die("listen: %s", strerror(errno));
+	s->listens = s->tcp;
+	if (s->rds || s->tcp) {
 		const struct sockaddr_in *in = (void *)&addr;
 		const struct sockaddr_in6 *in6 = (void *)&addr;
 
@@ -136,6 +214,8 @@ void sock_await_peer(struct sock *s)
 		die("bad peer '%s'", rest);
 	if (s->rds)
 		s->peerlen = parse_address(host, port, &s->peer);
+	if (s->tcp)
+		tcp_connect(s, host, port);
 }
 
 void sock_close(struct sock *s)
@@ -162,6 +242,10 @@ void sock_send(struct sock *s, unsigned len, enum kind kind, unsigned id, uint64
 	ssize_t n;
 
 	sock_fill(s, len, kind, id, seq);
+	if (s->tcp) {
+		tcp_send(s, len);
+		return;
+	}
 	do
 		n = sendto(s->fd, s->buf, len, s->spin ? MSG_DONTWAIT : 0,
 			   s->peerlen ? (const struct sockaddr *)&s->peer : NULL, s->peerlen);
@@ -199,6 +283,8 @@ unsigned sock_recv(struct sock *s)
 	socklen_t fromlen;
 	ssize_t n;
 
+	if (s->tcp)
+		return tcp_recv(s);
 	do {
 		fromlen = sizeof(from);
 		n = recvfrom(s->fd, s->buf, s->size, s->spin ? MSG_DONTWAIT : 0, (struct sockaddr *)&from, &fromlen);

@@ -64,6 +64,7 @@ static void sender(const struct options *o)
 	struct usage u;
 
 	sock_open(&s, o);
+	s.next = ACK_SIZE;
 	sock_await_peer(&s);
 	for (seq = 0; seq < 256; seq++)
 		send_one(&f, KIND_WARM, seq);

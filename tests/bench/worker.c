@@ -82,7 +82,7 @@ static void set_option(struct options *o, char *arg)
 		{"rds", NULL, NULL, &o->rds},	      {"spin", NULL, NULL, &o->spin},
 		{"reply", NULL, NULL, &o->reply},     {"tos", NULL, &o->tos, NULL},
 		{"read", NULL, NULL, &o->read},	      {"map", NULL, NULL, &o->map},
-		{"files", NULL, &o->files, NULL},
+		{"files", NULL, &o->files, NULL},     {"tcp", NULL, NULL, &o->tcp},
 	};
 	char *value = strchr(arg, '=');
 	size_t i;
