@@ -121,7 +121,7 @@ START_TEST(test_describe)
 	ck_assert_uint_eq(got.hdr_rem, 0);
 	ck_assert_uint_eq(got.data_rem, 1000);
 	rds_tcp.ops->rest(conn->ep);
-	ck_assert_ptr_null(((struct tcp_ep *)conn->ep)->out.spare);
+	ck_assert_ptr_null(((struct tcp_ep *)conn->ep)->out.done);
 	close(fd);
 }
 END_TEST

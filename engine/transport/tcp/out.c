@@ -3,9 +3,9 @@
  * out.c - messages on their way out, as pieces of the stream.
  *
  * A message is copied once, header and payload, behind the one before it.  So any number of small
- * messages goes to the kernel by one call, as one piece of memory.  A block is freed when the peer's
- * TCP has acknowledged all of it, with the next message: until then the connection above may want its
- * messages back.
+ * messages goes to the kernel by one call, as one piece of memory.  A block is used again, or freed,
+ * when the peer's TCP has acknowledged all of it, with the next message: until then the connection
+ * above may want its messages back.
  *
  * This file must not know sockets or endpoints.
  */
@@ -16,6 +16,8 @@
 
 /* A block of 32 KiB holds a few hundred small messages; a large message has one of its own. */
 #define BLOCK 32768u
+/* what is acknowledged is kept for the next messages: malloc() would have new pages for each large one */
+#define KEPT_MAX (2u << 20)
 
 static uint64_t frame_number(const unsigned char *frame)
 {
@@ -33,14 +35,41 @@ static uint32_t frame_size(const unsigned char *frame)
 	return RDS_WIRE_HDR + be32toh(len);
 }
 
+/* The one that was used last, if it is not far too large. */
+static struct tcp_block *done_take(struct tcp_out *out, size_t size)
+{
+	struct tcp_block **p, *b;
+
+	for (p = &out->done; (b = *p); p = &b->next)
+		if (b->size >= size && b->size / 2 <= size) {
+			*p = b->next;
+			out->kept -= b->size;
+			return b;
+		}
+	return NULL;
+}
+
+static void done_free(struct tcp_out *out, size_t most)
+{
+	struct tcp_block *b;
+
+	while (out->kept > most) {
+		b = out->done;
+		out->done = b->next;
+		out->kept -= b->size;
+		free(b);
+	}
+}
+
 static struct tcp_block *block_get(struct tcp_out *out, size_t size)
 {
-	struct tcp_block *b = out->spare;
+	struct tcp_block *b;
 
-	if (b && size <= BLOCK) {
-		out->spare = NULL;
-	} else {
-		size = size < BLOCK ? BLOCK : size;
+	size = size < BLOCK ? BLOCK : size;
+	b = done_take(out, size);
+	if (unlikely(out->kept > KEPT_MAX))
+		done_free(out, KEPT_MAX);
+	if (!b) {
 		b = malloc(sizeof(*b) + size);
 		if (!b)
 			return NULL;
@@ -53,22 +82,9 @@ static struct tcp_block *block_get(struct tcp_out *out, size_t size)
 
 static void block_put(struct tcp_out *out, struct tcp_block *b)
 {
-	if (b->size == BLOCK && !out->spare) {
-		out->spare = b;
-	} else {
-		b->next = out->done;
-		out->done = b;
-	}
-}
-
-static void done_free(struct tcp_out *out)
-{
-	struct tcp_block *b;
-
-	while ((b = out->done)) {
-		out->done = b->next;
-		free(b);
-	}
+	b->next = out->done;
+	out->done = b;
+	out->kept += b->size;
 }
 
 unsigned char *tcp_out_add(struct tcp_out *out, size_t len)
@@ -76,8 +92,6 @@ unsigned char *tcp_out_add(struct tcp_out *out, size_t len)
 	size_t size = RDS_WIRE_HDR + len;
 	struct tcp_block *b = out->last;
 
-	if (out->done)
-		done_free(out);
 	if (!b || b->size - b->used < size) {
 		b = block_get(out, size);
 		if (!b)
@@ -168,9 +182,7 @@ void tcp_out_acked(struct tcp_out *out, uint64_t bytes)
 
 void tcp_out_rest(struct tcp_out *out)
 {
-	done_free(out);
-	free(out->spare);
-	out->spare = NULL;
+	done_free(out, 0);
 }
 
 void tcp_out_free(struct tcp_out *out)

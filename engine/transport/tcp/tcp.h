@@ -80,8 +80,9 @@ struct tcp_block {
 
 struct tcp_out {
 	struct tcp_block *first, *last;
-	struct tcp_block *spare;
-	struct tcp_block *done; /* to be freed, but not by tcp_out_acked(): a signal may have interrupted malloc() */
+	/* acknowledged, the last one first; tcp_out_acked() frees none: a signal may have interrupted malloc() */
+	struct tcp_block *done;
+	size_t kept; /* bytes of these */
 	/* where the oldest message that is not acknowledged begins, in `first` */
 	uint32_t at;
 	uint64_t acked;		    /* the same as an offset in the stream */
