@@ -183,6 +183,14 @@ static bool recv_left(struct tcp_ep *ep)
 
 /* ---- the socket ---- */
 
+/* With one piece of memory the kernel need not read what describes several: half of a look in vain. */
+static ssize_t recv_pieces(int fd, struct iovec *iov, size_t n)
+{
+	struct msghdr msg = {.msg_iov = iov, .msg_iovlen = n};
+
+	return n == 1 ? os_recv(fd, iov->iov_base, iov->iov_len, MSG_DONTWAIT) : os_recvmsg(fd, &msg, MSG_DONTWAIT);
+}
+
 /*
  * Bytes received; 0: the end; -errno.  *asked: for so many there was room.  Behind a large message
  * another one is expected: its header is read alone, and then all of it into its own block.  So it is
@@ -192,19 +200,18 @@ static ssize_t recv_read(struct tcp_ep *ep, size_t *room, size_t *asked)
 {
 	unsigned char *to = NULL;
 	struct iovec iov[2];
-	struct msghdr msg = {.msg_iov = iov};
-	size_t more = BUF;
+	size_t more = BUF, pieces = 0;
 	ssize_t n;
 
 	*room = tcp_stream_room(&ep->in, &to);
 	if (*room)
-		iov[msg.msg_iovlen++] = (struct iovec){.iov_base = to, .iov_len = *room};
+		iov[pieces++] = (struct iovec){.iov_base = to, .iov_len = *room};
 	if (unlikely(ep->large || tcp_stream_is_short(&ep->in)))
 		more = *room ? 0 : RDS_WIRE_HDR - ep->in.nraw;
 	if (more)
-		iov[msg.msg_iovlen++] = (struct iovec){.iov_base = rds_tcp_state.buf, .iov_len = more};
+		iov[pieces++] = (struct iovec){.iov_base = rds_tcp_state.buf, .iov_len = more};
 	*asked = *room + more;
-	n = os_recvmsg(tcp_ep_fd(ep), &msg, MSG_DONTWAIT);
+	n = recv_pieces(tcp_ep_fd(ep), iov, pieces);
 	if (n > 0 && (size_t)n < *room)
 		*room = (size_t)n;
 	return n;

@@ -33,7 +33,10 @@ static bool send_write_once(struct tcp_ep *ep)
 	}
 	msg.msg_iovlen = tcp_out_next(&ep->out, iov, PIECES);
 	tcp_ack_mark(ep, &msg, &mark);
-	n = os_sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (msg.msg_iovlen == 1 && !msg.msg_control) /* the kernel has less to read */
+		n = os_send(fd, iov->iov_base, iov->iov_len, MSG_DONTWAIT | MSG_NOSIGNAL);
+	else
+		n = os_sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
 	if (n >= 0) {
 		tcp_out_written(&ep->out, (size_t)n);
 		return true;
