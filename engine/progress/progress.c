@@ -222,7 +222,7 @@ void rds_progress_others_watch(void)
 
 /*
  * One round.  It does not show that the program waits for anything: so messages that are held back
- * for a batch (transport/verbs/ep/batch_when.c) stay.
+ * for a batch (transport/batch_when.c) stay.
  */
 static void send_look_round(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * test_verbs_batch.c - several messages in one frame: when messages are held and when they go
- * (engine/transport/verbs/ep/batch_when.c, send.c), how such a frame is received (recv.c), and
+ * (engine/transport/batch_when.c, send.c), how such a frame is received (recv.c), and
  * peers that do not know of it.
  */
 #include <endian.h>
@@ -306,7 +306,7 @@ START_TEST(test_end_while_held)
 	world_close(b);
 	world_pass(3000 * MS);
 	ck_assert_ptr_null(verbs_eps.all);
-	ck_assert_ptr_null(verbs_eps.holding);
+	ck_assert_ptr_null(rds_transport_batches);
 }
 END_TEST
 

@@ -109,6 +109,7 @@ bool tcp_want_room(struct rds_ep *rep, uint64_t seen_ack)
 	if (ack_number(ep) > seen_ack)
 		return true;
 	ep->marks = MARK_WRITES;
+	rds_transport_batch_run_end(&ep->batch);
 	atomic_store(&ep->room_seen, bytes);
 	atomic_store(&ep->wants_room, true);
 	if (ep->out.first)

@@ -251,6 +251,7 @@ void tcp_ep_close(struct rds_ep *rep)
 	rx_lock();
 	atomic_store(&ep->state, TCP_EP_CLOSED);
 	tcp_wake_del(ep);
+	rds_transport_batch_cancel(&ep->batch);
 	tcp_recv_drop(ep);
 	tcp_kept_end(ep);
 	rx_unlock();

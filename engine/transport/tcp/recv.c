@@ -111,6 +111,7 @@ bool tcp_recv_give(void *arg, struct rds_rx *rx)
 	if (v != RDS_RX_TAKEN)
 		free(rx->owned);
 	ep->spoke = true;
+	rds_transport_batch_received(&ep->batch);
 	ep->large = rx->hdr.len >= LARGE;
 	return true;
 }
@@ -326,6 +327,7 @@ bool tcp_progress(struct rds_transport *t)
 	(void)t;
 	if (likely(!rds_tcp_state.nup)) /* nor is any in the list */
 		return false;
+	rds_transport_batch_look();
 	any = recv_look();
 	end = rds_tcp_state.ready ? rds_tcp_state.ready_tail : NULL;
 	while (end && rds_tcp_state.ready) {

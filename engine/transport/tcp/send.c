@@ -8,6 +8,7 @@
 #include "engine/sys/cpu.h"
 #include "engine/transport/tcp/tcp.h"
 
+#define HOLD_MAX 4096u
 #define UNSENT_MAX (1u << 20) /* the kernel's buffer is beside that */
 #define UNSENT_SOME (64u << 10)
 #define PIECES 64
@@ -52,6 +53,7 @@ static bool send_write_once(struct tcp_ep *ep)
 
 static void send_write(struct tcp_ep *ep)
 {
+	ep->held = false;
 	while (send_unsent(ep))
 		if (!send_write_once(ep))
 			return;
@@ -103,10 +105,22 @@ void tcp_rest(struct rds_ep *rep)
 	tcp_out_rest(&((struct tcp_ep *)rep)->out);
 }
 
+/* A call takes much at once; more need not wait for others. */
+static bool send_may_wait(struct tcp_ep *ep)
+{
+	if (ep->held)
+		rds_transport_batch_run_add(&ep->batch);
+	else
+		ep->held = rds_transport_batch_may_wait(&ep->batch, &ep->head);
+	return ep->held && send_unsent(ep) < HOLD_MAX;
+}
+
 void tcp_flush(struct rds_ep *rep, bool service)
 {
-	(void)service; /* a peer takes what arrives, whatever its program does */
-	send_write_some((struct tcp_ep *)rep);
+	struct tcp_ep *ep = (struct tcp_ep *)rep;
+
+	if (service || !send_may_wait(ep))
+		send_write_some(ep);
 }
 
 /* There may be room.  Who has no number does not learn what has been acknowledged, and the helper looks for him. */

@@ -95,4 +95,5 @@ struct rds_transport rds_tcp = {.ops = &tcp_ops};
 void rds_tcp_fork_child(void)
 {
 	rds_tcp_state = (struct tcp_state)TCP_STATE_INIT;
+	rds_transport_batch_forget();
 }

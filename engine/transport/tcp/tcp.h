@@ -20,6 +20,7 @@
 #include "engine/sys/os.h"
 #include "engine/sys/patience.h"
 #include "engine/sys/poll_eventfd.h"
+#include "engine/transport/batch_when.h"
 #include "engine/transport/tcp/tcp_transport.h"
 #include "engine/transport/transport.h"
 #include "engine/trunk/trunk.h"
@@ -193,6 +194,9 @@ struct tcp_ep {
 	uint64_t marked;	    /* up to here */
 	_Atomic uint64_t room_seen; /* bytes that were acknowledged when it was set */
 	unsigned room_pause;	    /* rx */
+	/* conn->tx: small messages that wait for others (transport/batch_when.c) */
+	bool held;
+	struct rds_transport_batch batch;
 };
 
 struct tcp_listener {

@@ -253,6 +253,8 @@ static bool wake_program_sees(void)
 void tcp_wake_attention(struct rds_transport *t, enum rds_attention who)
 {
 	(void)t;
+	if (who == RDS_ATT_LEADER || who == RDS_ATT_NAMED || who == RDS_ATT_HELPER)
+		rds_transport_batch_flush();
 	os_poll_eventfd_fired(&rds_tcp_state.relay);
 	if (!atomic_load(&rds_tcp_state.has_sets))
 		return;

@@ -84,7 +84,7 @@ bool verbs_batch_add(struct verbs_ep *ep, const struct rds_wire_hdr *hdr, const 
 	batch_count(ep, o, hdr->flags);
 	/* a message behind its operation does not belong to a run */
 	if (!o->pieces && !(hdr->flags & RDS_FLAG_RETRANSMITTED))
-		verbs_batch_run_add(ep);
+		rds_transport_batch_run_add(&ep->batch);
 	/* no room for another message of that size */
 	if (ep->held && VERBS_ALIGN(VERBS_HDR + o->len) + len > batch_room(ep, o))
 		verbs_send_pending(ep);

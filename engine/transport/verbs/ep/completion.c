@@ -176,8 +176,7 @@ bool verbs_ep_progress(struct rds_transport *t)
 		any = verbs_recv_retry_all();
 	for (dev = atomic_load_explicit(&verbs_devs.all, memory_order_acquire); dev; dev = dev->next)
 		any |= dev_progress(dev);
-	if (unlikely(verbs_eps.holding))
-		verbs_batch_flush();
+	rds_transport_batch_look();
 	return any;
 }
 
@@ -188,7 +187,7 @@ void verbs_ep_attention(struct rds_transport *t, enum rds_attention who)
 	verbs_dev_attention(who);
 	if (who != RDS_ATT_LEADER && who != RDS_ATT_HELPER)
 		return;
-	verbs_batch_flush();
+	rds_transport_batch_flush();
 	verbs_ack_flush();
 }
 

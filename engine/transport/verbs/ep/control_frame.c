@@ -171,7 +171,7 @@ bool verbs_ep_want_room(struct rds_ep *rep, uint64_t seen_ack)
 	rds_fence();
 	if (atomic_load(&ep->state) != VERBS_UP)
 		return false;
-	verbs_batch_run_end(ep);
+	rds_transport_batch_run_end(&ep->batch);
 	verbs_send_pending(ep);
 	verbs_wr_post_all(ep);
 	if (atomic_load(&ep->seen_ack) > seen_ack)

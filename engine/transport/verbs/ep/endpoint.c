@@ -393,7 +393,7 @@ void verbs_ep_close(struct rds_ep *rep)
 	ep->closed = true;
 	if (ep->dev) {
 		verbs_recv_drop(ep);
-		verbs_batch_cancel(ep);
+		rds_transport_batch_cancel(&ep->batch);
 		verbs_credit_end(ep);
 	}
 	rx_unlock();
@@ -555,6 +555,6 @@ void verbs_ep_start(struct rds_transport *t)
 void verbs_ep_forget(void)
 {
 	verbs_keepalive_forget();
-	verbs_batch_forget();
+	rds_transport_batch_forget();
 	os_fork_zero(&verbs_eps, sizeof(verbs_eps));
 }

@@ -24,6 +24,7 @@
 #define ENGINE_TRANSPORT_VERBS_EP_EP_H
 
 #include "engine/sys/fence.h"
+#include "engine/transport/batch_when.h"
 #include "engine/transport/verbs/cm/cm.h"
 
 #define VERBS_HDR RDS_WIRE_HDR
@@ -128,15 +129,9 @@ struct verbs_ep {
 	uint32_t sq; /* depth of its send queue */
 	uint32_t max_inline;
 	uint32_t frame; /* largest payload of a frame that the peer takes */
-	/* the last entry of `out` is a batch that waits for more messages (batch_when.c) */
+	/* the last entry of `out` is a batch that waits for more messages (transport/batch_when.c) */
 	bool held;
-	/* messages sent since one was received, or since room was waited for */
-	_Atomic uint32_t run;
-	uint32_t run_heard, good;
-	int trust, distrust;
-	/* no thread looked at the completion queue while a batch was held (rx) */
-	_Atomic bool unattended;
-	_Atomic uint32_t messages_received; /* (rx) */
+	struct rds_transport_batch batch;
 	_Atomic uint32_t wr_posted;	    /* work requests so far, including the chain; wraps */
 	uint32_t wr_unsignaled, bytes_unsignaled;
 	bool leaving;	   /* verbs_ep_leave() has acknowledged all, */
@@ -205,10 +200,7 @@ struct verbs_ep {
 	uint32_t unasked;
 	/* stages of ack.c that are not used, since the peer has too little room for them */
 	unsigned ack_spared;
-	struct verbs_ep *owing_next, *holding_next;
-	/* on the list of endpoints that may hold a batch (batch_when.c) */
-	bool holding;
-	uint32_t held_since, stirred, run_seen; /* in pulses; run_seen: `run` at the last */
+	struct verbs_ep *owing_next;
 	/*
 	 * on the list of endpoints that send an acknowledgement before this process stops looking
 	 */
@@ -275,8 +267,6 @@ extern struct verbs_eps {
 	/* rx: endpoints that are up and have frames in ep->later, for lack of memory */
 	struct verbs_ep *waiting;
 	struct verbs_ep *owing; /* rx: endpoints that owe an acknowledgement (ack.c) */
-	/* rx: endpoints with a batch that waits for more messages (batch_when.c) */
-	struct verbs_ep *holding;
 } verbs_eps;
 
 /* ---- for the transport's tables ---- */
@@ -429,7 +419,7 @@ static inline struct verbs_out *verbs_out_at(const struct verbs_ep *ep, uint32_t
 enum verbs_batch_kind { VERBS_ALONE, VERBS_SMALL, VERBS_PIECE, VERBS_RESENT };
 
 /*
- * May other messages share the frame?  Small messages: if they may wait (verbs_batch_may_wait).
+ * May other messages share the frame?  Small messages: if they may wait (batch_when.c).
  * Pieces of operations and small retransmitted messages: always.
  */
 enum verbs_batch_kind verbs_batch_kind(const struct verbs_ep *ep, const struct rds_wire_hdr *hdr, size_t len);
@@ -443,20 +433,6 @@ int verbs_batch_new(struct verbs_ep *ep, const struct rds_wire_hdr *hdr, const s
 		    uint64_t *pos);
 /* send.c: sends the held batch, as far as there is room */
 void verbs_send_pending(struct verbs_ep *ep);
-
-/* batch_when.c */
-
-/* tx: may the small message that is to be sent wait? */
-bool verbs_batch_may_wait(struct verbs_ep *ep);
-static inline void verbs_batch_run_add(struct verbs_ep *ep) /* tx */
-{
-	atomic_store_explicit(&ep->run, atomic_load_explicit(&ep->run, memory_order_relaxed) + 1, memory_order_relaxed);
-}
-void verbs_batch_run_end(struct verbs_ep *ep); /* tx: the program waits for room */
-/* rx: a thread looks at the completion queue; sends held batches, through up->push_later */
-void verbs_batch_flush(void);
-void verbs_batch_cancel(struct verbs_ep *ep); /* rx: the endpoint is closed */
-void verbs_batch_forget(void);		      /* forked child */
 
 /* ---- receiving; rx ---- */
 

@@ -90,9 +90,7 @@ static inline enum took message_give(struct verbs_ep *ep, struct rds_rx *rx)
 		verbs_ack_now(ep, true);
 	else
 		verbs_ack_owe(ep, rx->hdr.len);
-	atomic_store_explicit(&ep->messages_received,
-			      atomic_load_explicit(&ep->messages_received, memory_order_relaxed) + 1,
-			      memory_order_relaxed);
+	rds_transport_batch_received(&ep->batch);
 	if (v == RDS_RX_TAKEN)
 		return TOOK;
 	free(rx->owned);

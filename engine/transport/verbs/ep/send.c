@@ -323,7 +323,8 @@ int verbs_ep_send(struct rds_ep *rep, const struct rds_wire_hdr *hdr, const stru
 		verbs_out_reclaim(ep);
 	if (unlikely(ep->out_count == ep->out_cap) && verbs_out_grow(ep))
 		return -ENOMEM;
-	if ((with >= VERBS_PIECE || (with == VERBS_SMALL && !ep->heavy && verbs_batch_may_wait(ep))) &&
+	if ((with >= VERBS_PIECE ||
+	     (with == VERBS_SMALL && !ep->heavy && rds_transport_batch_may_wait(&ep->batch, &ep->head))) &&
 	    verbs_batch_new(ep, hdr, iov, len, pos) == 0)
 		return 0;
 	o = verbs_out_at(ep, ep->out_count);
