@@ -14,6 +14,7 @@
 
 #include "engine/transport/tcp/tcp.h"
 
+#define TELL_NS (10000 * 1000000ull)
 #define BUF (128u << 10)
 #define LARGE (32u << 10)
 #define READS 8 /* in one go: then other endpoints have their turn */
@@ -118,9 +119,15 @@ bool tcp_recv_give(void *arg, struct rds_rx *rx)
 
 void tcp_recv_nonsense(struct tcp_ep *ep)
 {
+	static uint64_t told;
 	char from[RDS_ADDR_STRLEN];
+	uint64_t now = os_now_ns();
 
-	rds_warn("%s sends something over TCP that is not RDS: connection closed", rds_ip_str(&ep->id.faddr, from));
+	/* anybody can have it said */
+	if (!told || now - told > TELL_NS) {
+		told = now;
+		rds_warn("%s sends something over TCP that is not RDS: connection closed", rds_ip_str(&ep->id.faddr, from));
+	}
 	tcp_recv_drop(ep);
 	atomic_store(&ep->why, -EPROTO);
 	tcp_ep_broken(ep, -EPROTO);
