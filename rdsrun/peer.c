@@ -164,8 +164,8 @@ static void explain_error(const struct addr *peer, int err)
 	fputs(NO_ANSWER, stdout);
 	switch (err) {
 	case ECONNREFUSED:
-		printf("nothing listens at TCP port %u of %s: start a program there with RDS_PRELOAD_TCP=1, or "
-		       "`rdsrun --hold %s`, or load the kernel's RDS (modprobe rds_tcp); or a firewall refuses\n",
+		printf("nothing listens at TCP port %u of %s: start a program there, without RDS_PRELOAD_TCP=0, "
+		       "or `rdsrun --hold %s`, or load the kernel's RDS (modprobe rds_tcp); or a firewall refuses\n",
 		       RDS_TCP_PORT, peer->text, peer->text);
 		break;
 	case ETIMEDOUT:

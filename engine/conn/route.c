@@ -445,7 +445,7 @@ static void warn_out_of_reach(const struct in6_addr *from, const struct rds_addr
 		rds_warn("%s is no address of this host: messages to it wait, and end with their socket; other hosts "
 			 "are reached from an address on an RDMA device (rdma link shows them), or, over TCP, from any "
 			 "address but loopback%s",
-			 a, rds_transport_set.node ? "" : " with RDS_PRELOAD_TCP=1");
+			 a, rds_transport_set.node ? "" : ", unless RDS_PRELOAD_TCP or RDS_PRELOAD_TRANSPORT is set");
 }
 
 /*

@@ -75,7 +75,7 @@ void rds_transports_choose(void)
 	    !(far && rds_transport_set.remote)) {
 		rds_error("RDS_PRELOAD_TRANSPORT=%.100s: there is no such transport, so no socket can be bound. There "
 			  "are shm (processes of this host), tcp (other hosts, too, over TCP), " VERBS_LISTED
-			  "loop (this process alone) and auto (shm, RDMA devices, and with RDS_PRELOAD_TCP=1 tcp)",
+			  "loop (this process alone) and auto (shm, RDMA devices, and without RDS_PRELOAD_TCP=0 tcp)",
 			  name);
 		rds_transport_set.none = true;
 	}

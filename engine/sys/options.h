@@ -25,7 +25,7 @@ struct rds_options {
 	 * value; if it is bad, bind fails.
 	 */
 	const char *transport;
-	/* RDS_PRELOAD_TCP 0|1, default 0: auto reaches other hosts over TCP */
+	/* RDS_PRELOAD_TCP 0|1, default 1: auto reaches other hosts over TCP */
 	int tcp;
 	/*
 	 * RDS_PRELOAD_SPIN_US 0..1000000: longest spin before sleeping; 0 = never; -1 (default) =

@@ -18,7 +18,7 @@
 	X(share, ENUM, "SHARE", "user", 0, 0, "user|group|all", "who may join this node")                              \
 	X(transport, STR, "TRANSPORT", "auto", 0, 0, "",                                                               \
 	  "how to reach other processes: auto, shm, verbs, tcp, or loop")                                              \
-	X(tcp, ENUM, "TCP", "0", 0, 0, "0|1", "transport auto: other hosts over TCP")                                  \
+	X(tcp, ENUM, "TCP", "1", 0, 0, "0|1", "transport auto: other hosts over TCP; 0: port 16385 is not opened")     \
 	X(spin_us, INT, "SPIN_US", "-1", -1, 1000000, "",                                                              \
 	  "longest spin before sleeping, microseconds; 0: never; -1: learnt, 200 or more")                             \
 	X(shm_ring, POW2, "SHM_RING", "4M", 65536, 67108864, "", "shared memory per peer and direction, bytes")        \

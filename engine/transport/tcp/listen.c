@@ -120,6 +120,7 @@ int tcp_listen_claims(struct rds_transport *t, const struct in6_addr *laddr, uin
 	atomic_store(&rds_tcp_state.listeners, l);
 	rds_info("TCP port %u of %s is open to RDS nodes of other hosts (%s)", rds_tcp_state.port,
 		 rds_ip_str(laddr, at),
-		 strcmp(rds_options()->transport, "auto") ? "RDS_PRELOAD_TRANSPORT=tcp" : "RDS_PRELOAD_TCP=1");
+		 strcmp(rds_options()->transport, "auto") ? "RDS_PRELOAD_TRANSPORT=tcp"
+							  : "RDS_PRELOAD_TCP=0 keeps it closed");
 	return 1;
 }
