@@ -44,7 +44,7 @@ enum rds_conn_relay {
 enum {
 	RDS_NODE_TOLD = 1, /* by the owner; one of an older version does not tell */
 	RDS_NODE_UP = 2,
-	RDS_NODE_FAILED = 4, /* an attempt has, since it was up */
+	RDS_NODE_FAILED = 4, /* the connection, or an attempt */
 	RDS_NODE_SILENT = 8, /* ... for lack of an answer */
 	RDS_NODE_MET = 16,   /* it has been up */
 };
@@ -106,6 +106,7 @@ struct rds_conn_seldom {
 	/* relayed: the member has not got the box yet; a node: it has no trunk yet; and how often that was tried */
 	_Atomic bool wants_box, wants_trunk;
 	_Atomic unsigned kept_tries;
+	uint64_t alone_at; /* a node: generation of the registry in which this process was alone (control) */
 	/* where messages of another user's process come from (source.c); NULL: there were none */
 	struct rds_conn_sources *sources;
 	/* ports that have moved to another process of their host (port_moved.c) */

@@ -281,19 +281,21 @@ static void item_number(struct rds_queue_item *q, const struct rds_conn *node, c
 	q->u.ext_offset = q->hdr.ext_offset = rds_relay_number(hdr);
 }
 
-/* out: to the node; else it comes from there */
-static enum rds_rx_verdict relay_add(struct rds_conn *node, const struct rds_rx *rx, struct rds_trunk_ref *ref,
-				     bool out)
+/* From a member to the node, or from there.  Nothing is kept before there is memory for all of it. */
+static enum rds_rx_verdict relay_add(struct rds_conn *node, const struct rds_conn *from, const struct rds_rx *rx)
 {
 	struct rds_queue_item *q = relay_item(rx);
+	struct rds_trunk_ref *ref;
 
 	if (!q) {
-		if (ref)
-			rds_trunk_drop(ref);
 		rds_error("out of memory for a message of %u bytes: its sender has to wait", rx->hdr.len);
 		return RDS_RX_LATER;
 	}
-	if (out)
+	if (!rds_relay_keep(node, from, rx, &ref) && from != node) {
+		free(q);
+		return RDS_RX_PAUSE;
+	}
+	if (from != node)
 		rds_queue_answer_add(node, q);
 	else
 		item_number(q, node, &rx->hdr);
@@ -351,7 +353,6 @@ static enum rds_rx_verdict relay_from_member(struct rds_conn *conn, const struct
 {
 	struct rds_conn *node = conn->seldom->node;
 	enum rds_rx_verdict v = relay_source(conn, rx->hdr.sport);
-	struct rds_trunk_ref *ref;
 
 	if (v == RDS_RX_LATER)
 		return v;
@@ -364,15 +365,13 @@ static enum rds_rx_verdict relay_from_member(struct rds_conn *conn, const struct
 		return RDS_RX_DONE;
 	}
 	if (is_before(&leaving_until) ||
-	    !room_is_for(conn, node, (uint32_t)sizeof(struct rds_queue_item) + rx->hdr.len) ||
-	    !rds_relay_keep(node, conn, rx, &ref))
+	    !room_is_for(conn, node, (uint32_t)sizeof(struct rds_queue_item) + rx->hdr.len))
 		return RDS_RX_PAUSE;
-	return relay_add(node, rx, ref, true);
+	return relay_add(node, conn, rx);
 }
 
 enum rds_rx_verdict rds_relay_receive(struct rds_conn *conn, const struct rds_rx *rx)
 {
-	struct rds_trunk_ref *ref;
 	struct registry_owner own;
 
 	if (conn->relay == RDS_RELAY_MEMBER)
@@ -383,8 +382,7 @@ enum rds_rx_verdict rds_relay_receive(struct rds_conn *conn, const struct rds_rx
 		RDS_STAT_INC_RX(recv_drop_no_sock);
 		return RDS_RX_DONE;
 	}
-	rds_relay_keep(conn, conn, rx, &ref);
-	return relay_add(conn, rx, ref, false);
+	return relay_add(conn, conn, rx);
 }
 
 /* ---- congestion; rx held ---- */

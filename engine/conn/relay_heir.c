@@ -20,7 +20,6 @@
 #include "engine/node/local_address.h"
 
 #define PACKETS_MAX 1024u
-#define WAIT_NS (10000 * 1000000ull)
 
 /* Its carrier has not been adopted yet. */
 struct heir_carrier {
@@ -33,7 +32,6 @@ struct heir_carrier {
 
 static struct heir_carrier *heir_carriers; /* helper */
 static struct rds_trunk_ref *heir_ref;	   /* rx */
-static uint64_t heir_waits_since;	   /* control; 0: not */
 
 struct rds_trunk_ref *rds_relay_heir_ref(void)
 {
@@ -61,16 +59,9 @@ int rds_relay_heir_may(const struct in6_addr *addr, uint32_t scope)
 	const _Atomic int *box = rds_relay_box(addr, scope);
 	bool all = true;
 
-	if (!box)
-		return 0;
-	rds_trunk_box_each(atomic_load(box), heir_is_left, &all);
-	if (all || (heir_waits_since && os_now_ns() - heir_waits_since > WAIT_NS)) {
-		heir_waits_since = 0;
-		return 0;
-	}
-	if (!heir_waits_since)
-		heir_waits_since = os_now_ns();
-	return -EAGAIN;
+	if (box)
+		rds_trunk_box_each(atomic_load(box), heir_is_left, &all);
+	return all ? 0 : -EAGAIN;
 }
 
 /* ---- a connection goes on ---- */
@@ -228,8 +219,19 @@ static struct rds_conn *heir_conn(const struct rds_trunk_image *img)
 	return fits && atomic_load(&conn->state) == RDS_CONN_DOWN ? conn : NULL;
 }
 
-/* The carrier is taken, if there is one. */
-static int heir_take_one(const struct in6_addr *addr, uint32_t scope, const struct rds_trunk_packet *p, int *fds)
+/* From here on there are two of the same, unless the box has no room for both. */
+static void heir_leave_packet(struct rds_trunk *t, const _Atomic int *box, int carrier, bool *dropped)
+{
+	if (!rds_trunk_box_put(t, box, carrier))
+		return;
+	rds_trunk_box_drop_first(atomic_load(box));
+	*dropped = true;
+	rds_trunk_box_put(t, box, carrier);
+}
+
+/* The carrier is taken, if there is one.  *dropped: the packet is not in the box any more. */
+static int heir_take_one(const struct in6_addr *addr, uint32_t scope, const struct rds_trunk_packet *p, int *fds,
+			 bool *dropped)
 {
 	struct rds_trunk_brought brought = {0};
 	bool carried = fds[RDS_TRUNK_CARRIER] >= 0 &&
@@ -249,8 +251,7 @@ static int heir_take_one(const struct in6_addr *addr, uint32_t scope, const stru
 		rds_trunk_image_close(&img);
 		return err ? err : -EPROTO;
 	}
-	/* from here on there are two of the same */
-	rds_trunk_box_put(t, rds_relay_box(addr, scope), img.carrier ? fds[RDS_TRUNK_CARRIER] : -1);
+	heir_leave_packet(t, rds_relay_box(addr, scope), img.carrier ? fds[RDS_TRUNK_CARRIER] : -1, dropped);
 	heir_fill(conn, t, &img);
 	heir_receive_again(conn, &img);
 	heir_carrier_add(conn, t, img.carrier, img.carrier ? fds[RDS_TRUNK_CARRIER] : -1);
@@ -311,7 +312,8 @@ static void packet_close(int *fds)
 }
 
 /* 0, also if it does not count any more; -EAGAIN: there is none. */
-static int heir_take_first(const struct in6_addr *addr, uint32_t scope, int box, struct heir_packets *all)
+static int heir_take_first(const struct in6_addr *addr, uint32_t scope, int box, struct heir_packets *all,
+			   bool *dropped)
 {
 	struct rds_trunk_packet p;
 	int fds[RDS_TRUNK_FDS], err;
@@ -324,7 +326,7 @@ static int heir_take_first(const struct in6_addr *addr, uint32_t scope, int box,
 	if (err || !packet_counts(all, &p))
 		goto close;
 	do
-		err = heir_take_one(addr, scope, &p, fds);
+		err = heir_take_one(addr, scope, &p, fds, dropped);
 	while (err == -EMFILE && rds_helper_reserve_release());
 close:
 	packet_close(fds);
@@ -336,19 +338,22 @@ void rds_relay_heir_take(const struct in6_addr *addr, uint32_t scope)
 {
 	const _Atomic int *box = rds_relay_box(addr, scope);
 	struct heir_packets *all = box ? calloc(1, sizeof(*all)) : NULL;
+	bool dropped;
 	unsigned n;
 	int err;
 
 	if (!all)
 		return;
 	for (n = rds_trunk_box_each(atomic_load(box), packet_note, all); n; n--) {
-		err = heir_take_first(addr, scope, atomic_load(box), all);
+		dropped = false;
+		err = heir_take_first(addr, scope, atomic_load(box), all, &dropped);
 		if (err == -EAGAIN)
 			break;
 		if (err)
 			rds_warn("what the former owner of the address had of another host is lost: %s",
 				 err == -EMFILE ? RDS_LOG_EMFILE : strerror(-err));
-		rds_trunk_box_drop_first(atomic_load(box));
+		if (!dropped)
+			rds_trunk_box_drop_first(atomic_load(box));
 	}
 	free(all);
 }
@@ -369,7 +374,6 @@ void rds_relay_heir_forget(void)
 {
 	heir_carriers = NULL;
 	heir_ref = NULL;
-	heir_waits_since = 0;
 }
 
 void rds_relay_heir_go_on(void)

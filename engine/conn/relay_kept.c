@@ -25,6 +25,8 @@
 #define AGAIN_NS (10 * 1000000ull) /* and twice as long each time */
 #define AGAIN_MAX_NS (1000 * 1000000ull)
 #define OFFER_MS 100
+#define STRANGERS_MAX 16u
+#define TRIES_MAX 20u /* of offers: an older version of the library does not listen */
 #define HOLD_TRIES 6u /* ... while members' messages wait: some 600 ms */
 #define PAUSE_NS (100 * 1000000ull)
 
@@ -249,7 +251,7 @@ static int box_send(const struct rds_procid *member, const struct kept_box *b)
 	return err;
 }
 
-/* Which other processes have sockets on that address?  Calls fn for each, with NULL for b it only counts. */
+/* How many sockets have other processes on that address?  With b each of these processes is offered that. */
 static unsigned members_each(const struct in6_addr *addr, uint32_t scope, const struct kept_box *b)
 {
 	const struct rds_procid *self = registry_self(rds_node_registry), *last = self;
@@ -295,8 +297,8 @@ static void box_offer(struct rds_conn *conn)
 	const struct kept_box *b = box_make(&conn->id.faddr, conn->id.scope);
 	int err = b ? box_send(&conn->id.peer, b) : -EMFILE;
 
-	atomic_fetch_add(&conn->seldom->kept_tries, 1);
-	atomic_store(&conn->seldom->wants_box, err && err != -EPERM);
+	atomic_store(&conn->seldom->wants_box,
+		     err && err != -EPERM && atomic_fetch_add(&conn->seldom->kept_tries, 1) < TRIES_MAX);
 	if (err)
 		rds_debug("process %d does not take the box: %s", (int)rds_conn_peer_pid(conn), strerror(-err));
 }
@@ -345,14 +347,35 @@ static void trunk_make_later(struct rds_conn *node)
 		atomic_store(&node->seldom->wants_trunk, false);
 }
 
+/* Whoever connects could use up memory, and the room in the box. */
+static bool is_one_stranger_too_many(const struct rds_conn *node)
+{
+	const struct rds_conn *conn;
+	unsigned n = 0;
+
+	if (!atomic_load(&node->stranger))
+		return false;
+	for (conn = rds_conn_list; conn; conn = conn->next)
+		n += atomic_load(&conn->stranger) && conn->seldom && conn->seldom->trunk;
+	return n >= STRANGERS_MAX;
+}
+
+/* The registry is asked again when it has changed. */
 static bool node_wants_trunk(struct rds_conn *node)
 {
+	uint64_t gen = registry_generation(rds_node_registry);
 	bool wants;
 
 	rx_lock();
-	wants = node->relay == RDS_RELAY_NODE && rds_conn_seldom_get(node) && !node->seldom->kept_tries;
+	wants = node->relay == RDS_RELAY_NODE && rds_conn_seldom_get(node) && !node->seldom->kept_tries &&
+		node->seldom->alone_at != gen;
 	rx_unlock();
-	return wants && members_each(&node->id.laddr, node->id.scope, NULL);
+	if (!wants || is_one_stranger_too_many(node))
+		return false;
+	if (members_each(&node->id.laddr, node->id.scope, NULL))
+		return true;
+	node->seldom->alone_at = gen;
+	return false;
 }
 
 /*
@@ -521,6 +544,7 @@ void rds_relay_kept_leave(void)
 
 void rds_relay_kept_forget(void)
 {
+	rds_trunk_forget();
 	kept_boxes = NULL;
 	kept_listens = false;
 	atomic_store(&kept_listener, -1);

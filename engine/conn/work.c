@@ -56,6 +56,16 @@ static bool meet_is_wanted(void)
  * Sends what the receive path left.  Without room now, `writable` puts the connection on the list
  * again.
  */
+static bool conn_has_members(const struct rds_conn *conn)
+{
+	bool has;
+
+	rx_lock();
+	has = conn->seldom && conn->seldom->nmembers;
+	rx_unlock();
+	return has;
+}
+
 static void conn_work_one(struct rds_conn *conn)
 {
 	uint16_t pongs[RDS_PONGS_MAX];
@@ -105,7 +115,8 @@ static void conn_work_one(struct rds_conn *conn)
 		rds_conn_xmit_pong(conn, pongs[i]);
 	if (unlikely(atomic_load_explicit(&conn->nredirects_out, memory_order_relaxed)))
 		rds_conn_redirect_send(conn);
-	start = unlikely(conn->relay == RDS_RELAY_NODE && atomic_load(&conn->state) == RDS_CONN_DOWN);
+	start = unlikely(conn->relay == RDS_RELAY_NODE && atomic_load(&conn->state) == RDS_CONN_DOWN) &&
+		conn_has_members(conn);
 	rds_unlock(&conn->tx);
 	if (unlikely(start)) /* a member asks for it */
 		rds_conn_start(conn);

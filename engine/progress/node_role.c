@@ -24,6 +24,7 @@
 #define AGAIN_NS (10 * 1000000ull)
 #define WAYS 200u
 #define LEFT_NS (1 * 1000000ull)
+#define INHERIT_NS (10000 * 1000000ull)
 #define TRIES 20u
 #define SELDOM_NS (1000 * 1000000ull)
 #define UNASKED_NS (30 * SELDOM_NS) /* ... where the user has not asked for TCP */
@@ -39,7 +40,8 @@ struct node_role {
 	struct rds_helper_event ended;
 	struct rds_timer again;
 	unsigned tries;
-	uint64_t taken_since; /* the port is; 0: it is not */
+	uint64_t taken_since;	 /* the port is; 0: it is not */
+	uint64_t inherits_since; /* the last owner has not ended yet; 0: or has */
 	bool asked; /* the helper has yet to look for the first time */
 	unsigned gave_way;
 	bool now;      /* in role_try_now() */
@@ -116,15 +118,33 @@ static void role_is_taken(struct node_role *r)
 	}
 }
 
+/* All of the last owner has to end first.  One that does not, for so long, is given up. */
+static bool role_may_inherit(struct node_role *r)
+{
+	uint64_t now = os_now_ns(), waits;
+
+	if (!rds_relay_heir_may(&r->addr, r->scope)) {
+		r->inherits_since = 0;
+		return true;
+	}
+	if (!r->inherits_since)
+		r->inherits_since = now;
+	waits = now - r->inherits_since;
+	if (waits > INHERIT_NS) {
+		r->inherits_since = 0;
+		return true;
+	}
+	role_again(r, waits / 4 < LEFT_NS ? LEFT_NS : waits / 4 < AGAIN_NS ? waits / 4 : AGAIN_NS);
+	return false;
+}
+
 /* It listens already, so no other process does the same now.  Not before all of the last owner has ended. */
 static bool role_take(struct node_role *r)
 {
 	uint32_t entry;
 
-	if (rds_relay_heir_may(&r->addr, r->scope)) {
-		role_again(r, LEFT_NS);
+	if (!role_may_inherit(r))
 		return false;
-	}
 	if (rds_relay_take(&r->addr, r->scope, &entry)) {
 		role_again(r, AGAIN_NS); /* the last one has yet to leave the registry */
 		return false;

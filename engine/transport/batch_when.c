@@ -12,7 +12,7 @@
  *   - the batch has been held for a pulse or two (PULSE_NS), and nothing was added meanwhile; or
  *     for LONGEST pulses, whatever the program does.
  *
- * The last case costs time.  If nothing was added meanwhile, holding was a mistake.  So runs are
+ * The last case costs time: holding was a mistake.  So runs are
  * learnt first.  An endpoint holds messages when its last TRUST runs were long.  After a mistake
  * that many more long runs are needed, each time twice as many; runs that go well reduce that
  * number, slowly (a busy machine may have kept the program from looking).  A run of many messages
@@ -140,20 +140,17 @@ static bool batch_lies_idle(struct rds_transport_batch *b)
 static void batch_pulse(struct rds_timer *tm)
 {
 	struct rds_transport_batch **p, *b;
-	bool left;
 
 	rds_transport_looks_aside = true;
 	rx_lock();
 	for (p = &rds_transport_batches; (b = *p);) {
-		left = batch_lies_idle(b);
-		if (!left && now - b->since < LONGEST) {
+		if (!batch_lies_idle(b) && now - b->since < LONGEST) {
 			p = &b->next;
 			continue;
 		}
 		*p = b->next;
 		b->listed = false;
-		if (left)
-			atomic_store(&b->unattended, true);
+		atomic_store(&b->unattended, true);
 		b->ep->t->up->push_later(b->ep->conn);
 	}
 	now++;

@@ -8,6 +8,7 @@
  * is there.  The next owner looks at a packet, leaves one of its own, and only then takes out the old one.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/un.h>
@@ -21,6 +22,9 @@
 #define BOX_MAGIC 0x786f6274u
 #define BOX_BYTES (1 << 20)
 #define PACKETS_MAX 4096u
+#define TIDY_EVERY 16u
+
+unsigned trunk_box_useless;
 
 static int box_bind(int fd, const struct rds_procid *name)
 {
@@ -114,23 +118,31 @@ static void packet_close(const int *fds)
 			os_close(fds[i]);
 }
 
-/* Takes out what stands in front and is of no use any more; the rest goes behind, and is never missing. */
-static void box_tidy(int box, uint64_t id, uint32_t carrier)
+/* Is it the last one that a trunk of this process has left? */
+static bool packet_is_needed(const struct rds_trunk_packet *p)
+{
+	const struct rds_trunk *t = trunk_all;
+
+	while (t && t->id != p->id)
+		t = t->next;
+	return t && p->carrier == t->carried;
+}
+
+/* What is needed goes behind, and is never missing.  All packets there are of this process. */
+static void box_tidy(int box)
 {
 	struct rds_trunk_packet p;
-	unsigned most = PACKETS_MAX;
+	unsigned n = rds_trunk_box_each(box, NULL, NULL);
 	int fds[RDS_TRUNK_FDS], err;
 
-	while (most--) {
+	for (; n; n--) {
 		err = rds_trunk_box_first(box, &p, fds);
 		if (err && err != -EPROTO)
 			return;
-		if (!err && p.id == id && p.carrier == carrier) {
-			packet_close(fds);
-			return; /* all others have been looked at */
-		}
-		if (!err && p.id != id)
+		if (!err && packet_is_needed(&p))
 			err = os_pass_send(box, &p, sizeof(p), fds, p.nfds, MSG_DONTWAIT);
+		else if (trunk_box_useless)
+			trunk_box_useless--;
 		packet_close(fds);
 		trunk_step();
 		if (err && err != -EPROTO) /* no room for a second one */
@@ -139,29 +151,62 @@ static void box_tidy(int box, uint64_t id, uint32_t carrier)
 	}
 }
 
+static unsigned trunks_here(void)
+{
+	const struct rds_trunk *t;
+	unsigned n = 0;
+
+	for (t = trunk_all; t; t = t->next)
+		n++;
+	return n;
+}
+
+static void leave_failed(int err)
+{
+	rds_warn_once("what other processes send and get over this one may be lost if it is killed: %s",
+		      err == -ETOOMANYREFS ? RDS_LOG_EMFILE : strerror(-err));
+}
+
+/* A carrier's number counts, whether it could be left there or not. */
 static int trunk_leave(struct rds_trunk *t, int fd)
 {
-	int err = box_send(t, t->packets + 1, fd);
+	int err = box_send(t, fd < 0 ? 0 : ++t->packets, fd);
 
-	if (err)
-		rds_warn_once("what other processes send and get over this one may be lost if it is killed: %s",
-			      err == -ETOOMANYREFS ? RDS_LOG_EMFILE : strerror(-err));
-	else if (fd >= 0)
-		t->packets++;
+	if (!err)
+		t->carried = fd < 0 ? 0 : t->packets;
 	return err;
 }
 
 int rds_trunk_box_put(struct rds_trunk *t, const _Atomic int *box, int carrier)
 {
+	int err;
+
 	t->box = box;
-	return trunk_leave(t, carrier);
+	err = trunk_leave(t, carrier);
+	if (err)
+		leave_failed(err);
+	return err;
 }
 
+/* Packets that were replaced are taken out when they are many, so that it does not cost more the more there are. */
 uint32_t rds_trunk_carry(struct rds_trunk *t, int carrier)
 {
-	if (!t->box || trunk_leave(t, carrier))
+	int err;
+
+	if (!t->box)
 		return 0;
-	box_tidy(atomic_load(t->box), t->id, t->packets);
+	if (trunk_box_useless > TIDY_EVERY + trunks_here())
+		box_tidy(atomic_load(t->box));
+	err = trunk_leave(t, carrier);
+	if (err) {
+		box_tidy(atomic_load(t->box));
+		err = trunk_leave(t, carrier);
+	}
+	if (err) {
+		leave_failed(err);
+		return 0;
+	}
+	trunk_box_useless++;
 	return t->packets;
 }
 
@@ -208,7 +253,7 @@ unsigned rds_trunk_box_each(int box, bool (*fn)(const struct rds_trunk_packet *p
 		if (err && err != -EPROTO && err != -EMFILE)
 			break;
 		n++;
-		more = err == -EPROTO || fn(&p, fds, arg);
+		more = err == -EPROTO || !fn || fn(&p, fds, arg);
 		packet_close(fds);
 	}
 	box_look_from(box, -1);
@@ -232,7 +277,7 @@ static bool memory_is_left(int memory)
 	void *map;
 	bool left;
 
-	if (os_memfd_sealed_size(memory, 0) < (int64_t)sizeof(*h) ||
+	if (os_memfd_sealed_size(memory, F_SEAL_SHRINK) < (int64_t)sizeof(*h) ||
 	    os_mmap(sizeof(*h), PROT_READ, MAP_SHARED, memory, 0, &map))
 		return false;
 	h = map;

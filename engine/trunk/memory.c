@@ -31,6 +31,7 @@ struct rds_trunk_ref {
 };
 
 void (*rds_trunk_step)(void);
+struct rds_trunk *trunk_all;
 
 static _Atomic uint32_t *trunk_used(struct rds_trunk *t, unsigned seg)
 {
@@ -102,6 +103,8 @@ struct rds_trunk *rds_trunk_new(const struct rds_trunk_name *name, int *err)
 	t->made = os_now_ns();
 	t->head->id = t->id;
 	t->head->name = *name;
+	t->next = trunk_all;
+	trunk_all = t;
 	return t;
 }
 
@@ -117,10 +120,23 @@ static void trunk_unuse(struct rds_trunk *t)
 
 void rds_trunk_put(struct rds_trunk *t)
 {
+	struct rds_trunk **p = &trunk_all;
+
 	if (!t)
 		return;
+	while (*p != t)
+		p = &(*p)->next;
+	*p = t->next;
+	if (t->box)
+		trunk_box_useless++;
 	os_close_slot(&t->memory);
 	trunk_unuse(t);
+}
+
+void rds_trunk_forget(void)
+{
+	trunk_all = NULL;
+	trunk_box_useless = 0;
 }
 
 const struct rds_trunk_name *rds_trunk_name(const struct rds_trunk *t)

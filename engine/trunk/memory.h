@@ -20,9 +20,10 @@ struct rds_trunk {
 	struct rds_trunk_name name;
 	uint64_t id, made;
 	/* helper */
+	struct rds_trunk *next; /* of this process */
 	_Atomic int memory;
-	const _Atomic int *box; /* NULL: it is in none */
-	uint32_t packets;
+	const _Atomic int *box;	   /* NULL: it is in none */
+	uint32_t packets, carried; /* numbers of carriers so far, and the one that is in the box */
 	/* rx; what of it is in shared memory as well is never read there */
 	uint64_t order;
 	struct trunk_place place[RDS_TRUNK_IN + 1];
@@ -43,6 +44,9 @@ static inline void trunk_step(void)
 
 /* A process has never so many messages under way.  So what is more behind is none of those: numbers wrap. */
 #define TRUNK_LATE_MAX (1u << 23)
+
+extern unsigned trunk_box_useless;  /* helper: packets that nobody needs any more (box.c) */
+extern struct rds_trunk *trunk_all; /* helper: those that have not ended */
 
 /* Its last number, also without a message. */
 void trunk_member_note(struct rds_trunk *t, const struct rds_procid *id, uint32_t number);

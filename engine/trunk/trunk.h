@@ -47,8 +47,10 @@ struct rds_trunk_name {
 
 /* NULL and *err: no memory, or no descriptor.  Helper, like all that uses descriptors. */
 struct rds_trunk *rds_trunk_new(const struct rds_trunk_name *name, int *err);
-void rds_trunk_put(struct rds_trunk *t); /* it ends when all its messages have ended, too */
+/* It ends when all its messages have ended, too.  Its packet stays in the box until that is tidied. */
+void rds_trunk_put(struct rds_trunk *t);
 const struct rds_trunk_name *rds_trunk_name(const struct rds_trunk *t);
+void rds_trunk_forget(void);			     /* forked child */
 void rds_trunk_left(struct rds_trunk *t, bool left); /* the owner writes nothing there any more */
 
 /* rx.  NULL: no room */
@@ -165,7 +167,7 @@ int rds_trunk_box_put(struct rds_trunk *t, const _Atomic int *box, int carrier);
 /* From now on it has that carrier.  Its number, or 0: the trunk is in no box. */
 uint32_t rds_trunk_carry(struct rds_trunk *t, int carrier);
 /*
- * Calls fn for each packet that is valid, the oldest first, until it returns false.  fds are -1 where this
+ * Calls fn, unless it is NULL, for each packet that is valid, the oldest first, until it returns false.  fds are -1 where this
  * process may not have so many.  Returns how many packets there are, or have been looked at.
  */
 unsigned rds_trunk_box_each(int box, bool (*fn)(const struct rds_trunk_packet *p, const int *fds, void *arg),

@@ -126,7 +126,8 @@ void tcp_recv_nonsense(struct tcp_ep *ep)
 	/* anybody can have it said */
 	if (!told || now - told > TELL_NS) {
 		told = now;
-		rds_warn("%s sends something over TCP that is not RDS: connection closed", rds_ip_str(&ep->id.faddr, from));
+		rds_warn("%s sends something over TCP that is not RDS: connection closed",
+			 rds_ip_str(&ep->id.faddr, from));
 	}
 	tcp_recv_drop(ep);
 	atomic_store(&ep->why, -EPROTO);

@@ -119,7 +119,7 @@ void tcp_flush(struct rds_ep *rep, bool service)
 {
 	struct tcp_ep *ep = (struct tcp_ep *)rep;
 
-	if (service || !send_may_wait(ep))
+	if (service || !send_unsent(ep) || !send_may_wait(ep))
 		send_write_some(ep);
 }
 
