@@ -45,6 +45,9 @@ static unsigned offered_of(const struct rds_conn *conn, bool survives)
 	if (survives && conn->count && conn->id.peer_slot != RDS_SLOT_REMOTE &&
 	    !registry_proc_alive(rds_node_registry, conn->id.peer_slot, &conn->id.peer))
 		survives = false;
+	/* What the owner of an address has not taken is for the next owner, and nobody else has it. */
+	if (unlikely(conn->relay == RDS_RELAY_OWNER))
+		survives = false;
 	if (survives)
 		return rds_conn_count_rerouted(conn) + atomic_load(&conn->device_writes);
 	/*

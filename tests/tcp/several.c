@@ -16,6 +16,9 @@
  *	owner-ends		whose other processes lose, double and reorder nothing
  *	owner-killed		(-9); the same
  *	owners-killed		(-9), two or three, one after another
+ *	owner-stopped		for a while, then killed (-9); the same
+ *	all-but-one-killed	(-9), at once; that one loses nothing
+ *	member-ends-aside	while the owner is stopped, which is then killed; that one loses nothing, either
  *	owner-falls		somewhere in its steps (-l the library with faults)
  *	member-killed		they lose nothing
  *	member-stopped		nor are they held up
@@ -286,6 +289,9 @@ static void set_trouble(const char *name)
 		void (*trouble)(unsigned host);
 	} known[] = {{"owner-ends", trouble_owner_ends},
 		     {"owner-killed", trouble_owner_killed},
+		     {"owner-stopped", trouble_owner_stopped},
+		     {"member-ends-aside", trouble_member_ends_aside},
+		     {"all-but-one-killed", trouble_all_but_one_killed},
 		     {"owners-killed", trouble_owners_killed},
 		     {"owner-falls", trouble_owner_falls},
 		     {"member-killed", trouble_member_killed},
@@ -294,9 +300,9 @@ static void set_trouble(const char *name)
 		     {"unpaced", trouble_none}};
 	unsigned i;
 
-	for (i = 0; i < 8 && strcmp(name, known[i].name); i++)
+	for (i = 0; i < 11 && strcmp(name, known[i].name); i++)
 		;
-	if (i == 8)
+	if (i == 11)
 		fail("no trouble %s", name);
 	trouble = known[i].trouble;
 	all->endless = true;

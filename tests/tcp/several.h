@@ -104,6 +104,9 @@ unsigned connections_of(unsigned host);
 /* several_trouble.c */
 void trouble_owner_ends(unsigned host);
 void trouble_owner_killed(unsigned host);
+void trouble_owner_stopped(unsigned host);
+void trouble_member_ends_aside(unsigned host);
+void trouble_all_but_one_killed(unsigned host);
 extern unsigned falls; /* how many have killed themselves */
 void trouble_owners_killed(unsigned host);
 void trouble_owner_falls(unsigned host);

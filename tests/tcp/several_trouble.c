@@ -15,6 +15,7 @@
 #define TOO_MANY 20
 #define FALLS 4	     /* in one go */
 #define NEXT_US 3000 /* at most so long after the next one listens */
+#define STOPPED_US 800000 /* at most */
 
 double slowest;
 static unsigned let_fall;
@@ -159,6 +160,66 @@ void trouble_owner_falls(unsigned host)
 	all_again(seconds());
 }
 
+static void stop(unsigned place)
+{
+	int status;
+
+	check(!kill(pids[place], SIGSTOP));
+	check(waitpid(pids[place], &status, WUNTRACED) == pids[place] && WIFSTOPPED(status));
+}
+
+/* What is sent meanwhile waits with the members. */
+void trouble_owner_stopped(unsigned host)
+{
+	unsigned place;
+
+	some_more();
+	place = owner_now(host);
+	stop(place);
+	usleep((unsigned)(drawn() % STOPPED_US));
+	killed(place);
+}
+
+/* It has sent what the owner has not taken, and will never take: the next owner is to get it. */
+void trouble_member_ends_aside(unsigned host)
+{
+	unsigned owner, place, life;
+	struct place *p;
+
+	some_more();
+	owner = owner_now(host);
+	place = member_now(host);
+	p = &all->place[place];
+	stop(owner);
+	life = atomic_exchange(&p->life, 0);
+	may_end[place] = true;
+	atomic_store(&p->leaves, life);
+	usleep((unsigned)(drawn() % STOPPED_US)); /* time enough to end too early */
+	strike(owner);
+	until(expects_end(owner, true), "place %u ends", owner);
+	until(expects_end(place, false), "place %u ends", place);
+	begin_again(owner);
+	begin_again(place);
+	all_again(seconds());
+}
+
+/* All others end at once, and whoever is left is the next owner, or is the owner. */
+void trouble_all_but_one_killed(unsigned host)
+{
+	unsigned first = host * PER_HOST, left = first + (unsigned)(drawn() % all->per_host), i;
+
+	some_more();
+	for (i = first; i < first + all->per_host; i++)
+		if (i != left)
+			strike(i);
+	for (i = first; i < first + all->per_host; i++)
+		if (i != left) {
+			until(expects_end(i, true), "place %u ends", i);
+			begin_again(i);
+		}
+	all_again(seconds());
+}
+
 void trouble_member_killed(unsigned host)
 {
 	some_more();
@@ -226,12 +287,11 @@ static bool congested_meanwhile(unsigned place)
 
 static unsigned stop_member(unsigned host)
 {
-	unsigned place, i, status;
+	unsigned place, i;
 
 	some_more();
 	place = member_now(host);
-	check(!kill(pids[place], SIGSTOP));
-	check(waitpid(pids[place], (int *)&status, WUNTRACED) == pids[place] && WIFSTOPPED(status));
+	stop(place);
 	atomic_store(&all->stopped, place + 1);
 	for (i = 0; !congested_meanwhile(place); i++)
 		if (i == TOO_MANY)
