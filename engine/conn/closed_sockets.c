@@ -21,6 +21,12 @@
 
 #define CLOSED_MAX ((uint64_t)64 << 20)
 
+/* One that is handed off is another process's soon, with its messages. */
+static bool sock_is_closed(const struct rds_sock *sk)
+{
+	return !atomic_load(&sk->open) && !atomic_load(&sk->handing_off);
+}
+
 /* conn->tx held */
 static void queue_drop_sock(struct rds_conn *conn, const struct rds_sock *sk, bool sent)
 {
@@ -116,7 +122,7 @@ void rds_conn_drop_closed(struct rds_conn *conn)
 		return;
 	rds_lock(&conn->tx);
 	for (p = &conn->queue; (q = *p);) {
-		if (q->u.sk && !atomic_load(&q->u.sk->open))
+		if (q->u.sk && sock_is_closed(q->u.sk))
 			rds_queue_drop_at(conn, p);
 		else
 			p = &q->next;

@@ -13,8 +13,8 @@
 #define SPREAD 600 /* messages: at most so many come before the next trouble */
 #define ASIDE 25   /* messages of each pair, while one process is stopped */
 #define TOO_MANY 20
-#define FALLS 4	     /* in one go */
-#define NEXT_US 3000 /* at most so long after the next one listens */
+#define FALLS 4		  /* in one go */
+#define NEXT_US 3000	  /* at most so long after the next one listens */
 #define STOPPED_US 800000 /* at most */
 
 double slowest;

@@ -664,6 +664,23 @@ START_TEST(test_owner_has_ended)
 }
 END_TEST
 
+/* A host that was never reached: what a closed socket has sent ends with it, but not that of one which is handed off. */
+START_TEST(test_closed_or_handed_off)
+{
+	say(5, "a");
+	await(locked(&fake.neps) == 1);
+	atomic_store(&fake.sk->handing_off, true);
+	atomic_store(&fake.sk->open, false);
+	ep_down(fake.eps[0], -ECONNREFUSED, false);
+	await(locked(&fake.neps) == 2);
+	ck_assert_uint_eq(rds_sock_snd_bytes(fake.sk), 2);
+	atomic_store(&fake.sk->handing_off, false);
+	ep_down(fake.eps[1], -ECONNREFUSED, false);
+	ck_assert_uint_eq(rds_sock_snd_bytes(fake.sk), 0);
+	atomic_store(&fake.sk->open, true);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("node");
@@ -690,5 +707,6 @@ int main(void)
 	tcase_add_test(tc, test_end);
 	tcase_add_test(tc, test_scopes);
 	tcase_add_test(tc, test_owner_has_ended);
+	tcase_add_test(tc, test_closed_or_handed_off);
 	return suite_run(s);
 }
