@@ -5,7 +5,7 @@
  *
  * Nothing is touched before all of the former owner has ended: a thread of it could still be sending.  Then
  * its trunks become trunks of this process, one after another, and at each moment one of the two lies in the
- * box: this process may be killed, too.
+ * box, unless that has no room for both: this process may be killed, too.
  *
  * What members had sent, and the node may not have, is sent again, marked and in the order of the numbers
  * that it had, before anything new.  So the node drops what it had got.  What had come for members goes

@@ -5,7 +5,8 @@
  * A datagram socket that is connected to itself: what is sent there lies in it as long as any process has
  * it, and nobody else can send to it.  The owner leaves a packet for each trunk, with the descriptors of
  * its memory and of its carrier.  A packet that has been replaced is taken out later: so at any moment one
- * is there.  The next owner looks at a packet, leaves one of its own, and only then takes out the old one.
+ * is there.  The next owner looks at a packet, leaves one of its own, and only then takes out the old one,
+ * unless there is no room for both.
  */
 #include <errno.h>
 #include <fcntl.h>
