@@ -242,8 +242,8 @@ void rds_progress_send_noted(size_t len)
 	enum rds_at_send what = atomic_load_explicit(&rds_progress_at_send, memory_order_relaxed);
 
 	if (what == RDS_AT_SEND_HAND_OVER) {
-		/* the helper sends for other processes, and goes on as long as this one lives */
-		if (!rds_caller)
+		/* the helper sends for other processes, and it is what takes the messages further */
+		if (!rds_helper_is_self)
 			rds_progress_linger();
 		return;
 	}
