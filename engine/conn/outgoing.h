@@ -40,6 +40,7 @@ struct rds_queue_unacked {
 	/* ... nor this one, which belongs to an RDMA operation: given up then */
 	bool once : 1;
 	bool counted : 1;
+	bool given : 1;	    /* counted: a former owner of the address may have taken it */
 	bool again : 1;	    /* ... unless the operation has ended well (rds_ops_judge) */
 	union {
 		struct {

@@ -48,6 +48,7 @@ bool rds_queue_has_port(const struct rds_conn *conn, uint16_t port, uint32_t soc
 static void item_make_new(struct rds_queue_item *q)
 {
 	q->next = NULL;
+	q->u.given |= q->u.counted && q->was_sent;
 	q->was_sent = false;
 	q->hdr.flags = q->u.flags = 0;
 	q->u.once = q->u.again = false;
@@ -77,7 +78,8 @@ static bool item_is_unsent(const struct rds_queue_item *q, const struct queue_wa
 
 static bool item_is_handoff(const struct rds_queue_item *q, const struct queue_wanted *w)
 {
-	return item_is_unsent(q, w) && q->u.sk == w->sk && !q->u.cancelled && !q->op && !rds_queue_item_is_piece(q);
+	return item_is_unsent(q, w) && q->u.sk == w->sk && !q->u.cancelled && !q->u.given && !q->op &&
+	       !rds_queue_item_is_piece(q);
 }
 
 /* Moves the selected messages to *tail; returns the new tail. */

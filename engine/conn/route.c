@@ -162,6 +162,8 @@ void rds_route_append(struct rds_conn *to, struct rds_queue_item *q)
 		rds_queue_item_free(q);
 		return;
 	}
+	if (to->relay == RDS_RELAY_NODE)
+		q->u.given = false;
 	rds_conn_client.queue_insert(to, q);
 	if (unlikely(q->ref))
 		rds_relay_is_queued(to, q);

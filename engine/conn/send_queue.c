@@ -298,7 +298,7 @@ static bool queue_item_may_go(struct rds_conn *conn, struct rds_queue_item *q)
 	if (unlikely(q->holds))
 		return !q->was_sent;
 	if (unlikely(rds_conn_is_held(conn)))
-		return q->was_sent || (q->hdr.flags & RDS_FLAG_REDIRECT); /* for the owner itself */
+		return q->was_sent || q->u.given || (q->hdr.flags & RDS_FLAG_REDIRECT); /* for the owner itself */
 	return !q->op || rds_conn_client.item_may_send(conn, q);
 }
 

@@ -12,12 +12,25 @@
 #include "engine/conn/conn.h"
 #include "engine/sys/patience.h"
 
+/* This process has given up the connection to the node.  What members have sent is in the next owner's hands. */
+static unsigned left_behind(const struct rds_conn *conn)
+{
+	const struct rds_queue_item *q;
+	unsigned n = 0;
+
+	for (q = conn->queue; q; q = q->next)
+		n += q->u.sk != NULL;
+	return n;
+}
+
 /*
  * What no endpoint was offered: messages, and answers to operations, of which a thread that has taken
  * the connection off the list of work may have sent none yet.
  */
 static unsigned unoffered(const struct rds_conn *conn)
 {
+	if (unlikely(rds_conn_is_node(conn) && rds_relay_has_left()))
+		return left_behind(conn);
 	return conn->queue_len + atomic_load(&conn->nanswers);
 }
 
@@ -59,14 +72,14 @@ static unsigned offered_of(const struct rds_conn *conn, bool survives)
 }
 
 /*
- * To a host as a whole, which has refused for a while, or which the network does not reach.  Such a
- * message need not be a mistake: the kernel's RDS drops it with its socket, and no program's end waits
+ * To a host as a whole, which was never reached and has refused for a while, or which the network does not reach.
+ * Such a message need not be a mistake: the kernel's RDS drops it with its socket, and no program's end waits
  * for it.  No answer at all is something else: one packet was lost, perhaps, and comes again.  tx held.
  */
 static bool node_is_absent(const struct rds_conn *conn)
 {
 	return rds_conn_waits_for_node(conn) && conn->unreachable_since &&
-	       !(atomic_load(&conn->node) & RDS_NODE_SILENT) &&
+	       !(atomic_load(&conn->node) & (RDS_NODE_SILENT | RDS_NODE_MET)) &&
 	       os_now_ns() - conn->unreachable_since > rds_patience_ns(RDS_PATIENCE_TCP_EXIT);
 }
 
@@ -79,7 +92,8 @@ static unsigned unsent_of(const struct rds_conn *conn, bool survives)
 
 bool rds_conn_has_unsent(const struct rds_conn *conn)
 {
-	return offered_of(conn, conn->t->ops->caps & RDS_TCAP_SURVIVES) || (conn->queue && conn->queue->was_sent);
+	return offered_of(conn, conn->t->ops->caps & RDS_TCAP_SURVIVES) ||
+	       (conn->queue && (conn->queue->was_sent || conn->queue->u.given));
 }
 
 static void unsent_add(struct rds_conn *conn, void *arg)

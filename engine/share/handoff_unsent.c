@@ -71,7 +71,7 @@ static bool unsent_put_one(const struct rds_queue_item *q, int fd, off_t *size)
 	m.to = q->handoff.to;
 	m.tos = q->handoff.tos;
 	m.len = q->hdr.len;
-	m.sock = q->u.sock;
+	m.sock = q->u.counted ? 0 : q->u.sock;
 	m.told = q->u.report;
 	if (q->u.report & RDS_REPORT_ZCOPY)
 		m.zcookie = q->u.zcookie;

@@ -164,6 +164,43 @@ START_TEST(test_order)
 }
 END_TEST
 
+/*
+ * A message to another host has a number there instead of its receiver's.  One that a former owner of the address may
+ * have taken is not handed off: only this process can tell.
+ */
+START_TEST(test_counted)
+{
+	static struct rds_conn conn;
+	struct rds_transport_ops ops = {.caps = RDS_TCAP_SURVIVES};
+	struct rds_transport t = {.ops = &ops};
+	int fd = memfd_create("along", MFD_CLOEXEC);
+	struct rds_share_unsent m;
+	off_t size = 0;
+
+	os_process_start();
+	conn_init(&conn, RDS_CONN_UNROUTED, NULL);
+	conn.t = &t;
+	rds_conn_list = &conn;
+	queued(&conn, 1);
+	queued(&conn, 2);
+	conn.queue->u.counted = conn.queue->u.given = true;
+	conn.queue->next->u.counted = true;
+	conn.queue->next->u.sock = 77;
+	atomic_store(&sock.snd, 1);
+	ck_assert(rds_conn_has_unsent(&conn));
+	ck_assert_uint_eq(rds_handoff_unsent_take(&sock), 1);
+	ck_assert_uint_eq(conn.queue->u.dport, 1);
+	ck_assert_uint_eq(rds_handoff_unsent_put(&sock, fd, &size), 1);
+	ck_assert_int_eq(pread(fd, &m, sizeof(m), 0), sizeof(m));
+	ck_assert_uint_eq(m.to.port, 2);
+	ck_assert_uint_eq(m.sock, 0);
+	conn.queue->u.given = false;
+	ck_assert(!rds_conn_has_unsent(&conn));
+	rds_handoff_unsent_drop(&sock, false);
+	close(fd);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("handoff_unsent");
@@ -172,5 +209,6 @@ int main(void)
 	tcase_add_test(t, test_whole);
 	tcase_add_test(t, test_nonsense);
 	tcase_add_test(t, test_order);
+	tcase_add_test(t, test_counted);
 	return suite_run(s);
 }
