@@ -422,10 +422,7 @@ void rds_conn_drop_closed(struct rds_conn *conn);
  * UNROUTED: a route may be found soon: the owner of a port is asked for, or a socket changes its
  * owner.  Not for a host that does not answer.  control held.
  */
-static inline bool rds_route_may_come(const struct rds_conn *conn)
-{
-	return (conn->far || conn->handoff_pending) && !atomic_load(&conn->silent);
-}
+bool rds_route_may_come(const struct rds_conn *conn); /* locate.c; control held */
 /* The peer's process number; 0: it is on another host, or the registry has it no more. */
 pid_t rds_conn_peer_pid(const struct rds_conn *conn);
 void rds_conn_log_state(const struct rds_conn *conn, pid_t pid, bool worth, const char *what, const char *why);

@@ -19,8 +19,17 @@
 
 #include <string.h>
 
+#include "engine/conn/relay.h"
+
 #define HANDOVER_MS 16 /* interval of the checks of a port of this host that changes its owner */
 #define ASK_AT_ONCE 16 /* ports of one address; more when these are answered */
+
+bool rds_route_may_come(const struct rds_conn *conn)
+{
+	if ((conn->far || conn->handoff_pending) && !atomic_load(&conn->silent))
+		return true;
+	return rds_transport_node_serves(&conn->id.laddr) && rds_relay_is_passed_on();
+}
 
 static bool port_is_among(const uint16_t *ports, unsigned n, uint16_t port)
 {

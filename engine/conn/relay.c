@@ -8,9 +8,6 @@
  * ordinary connection of this host, whose addresses are A and K.  The owner's end of that one is called
  * relayed.  To a member the owner looks like a process that has all ports of K.
  *
- * Who is the owner is in the registry: the process that has bound port 1 of A, which no program can bind.
- * So the role passes on as ports do, whatever way its owner ends.
- *
  * What the owner has taken outlives it (relay_kept.c), and the next owner goes on with it (relay_heir.c).
  *
  * What is relayed gets a header of its own, with the ports, and towards a member K's number (relay_had.c):
@@ -33,145 +30,13 @@
 #include "engine/conn/relay.h"
 #include "engine/node/local_address.h"
 
-#define ROLE_PORT 1  /* the kernel's probes have it: no socket */
-#define ROLE_TELLS 1 /* its rcvbuf; in older versions 0 */
 #define WAITING_MAX ((uint64_t)1 << 20)
 #define SHARE_MIN 4096u
-#define PASSED_ON_NS (2000 * 1000000ull)
 
 static struct rds_queue_item *relay_list, **relay_tail = &relay_list; /* rx */
 static _Atomic unsigned relay_waiting;
-_Atomic uint64_t rds_relay_since_ns;
-static uint64_t owner_seen_ns; /* control: another process was the owner of some address */
 /* This process ends: members are taken nothing from, then nodes are not connected to.  0: it does not. */
 static _Atomic uint64_t leaving_until, left_until;
-
-/* ---- who is the owner; control held ---- */
-
-static uint32_t role_scope(const struct in6_addr *laddr, uint32_t scope)
-{
-	return IN6_IS_ADDR_LINKLOCAL(laddr) ? scope : 0;
-}
-
-/* Another process that lives. */
-static bool role_owner(const struct in6_addr *laddr, uint32_t scope, struct registry_owner *own)
-{
-	return registry_lookup(rds_node_registry, laddr, ROLE_PORT, role_scope(laddr, scope), own) == 0 &&
-	       own->proc != REGISTRY_NOBODY &&
-	       memcmp(&own->procid, registry_self(rds_node_registry), sizeof(own->procid)) != 0 &&
-	       registry_proc_alive(rds_node_registry, own->proc, &own->procid);
-}
-
-pid_t rds_relay_owner_pid(const struct in6_addr *laddr, uint32_t scope)
-{
-	struct registry_owner own;
-
-	return role_owner(laddr, scope, &own) ? own.pid : 0;
-}
-
-bool rds_relay_owner(const struct in6_addr *laddr, uint32_t scope, struct rds_conn_id *id)
-{
-	struct registry_owner own;
-
-	if (!role_owner(laddr, scope, &own))
-		return false;
-	id->peer = own.procid;
-	id->peer_slot = own.proc;
-	id->peer_port = 0;
-	owner_seen_ns = os_now_ns();
-	return true;
-}
-
-uint8_t rds_relay_owner_tells(const struct rds_conn_id *id)
-{
-	struct registry_mailbox m = {0};
-	struct registry_owner own;
-
-	if (role_owner(&id->laddr, id->scope, &own) && !memcmp(&own.procid, &id->peer, sizeof(id->peer)))
-		registry_sock_mailbox(rds_node_registry, own.sock, &m);
-	return m.rcvbuf == ROLE_TELLS ? RDS_NODE_TOLD : 0;
-}
-
-struct rds_conn *rds_relay_way(const struct rds_conn_id *between)
-{
-	struct rds_conn_id id = {.laddr = between->laddr,
-				 .faddr = between->faddr,
-				 .scope = between->scope,
-				 .peer_slot = RDS_SLOT_REMOTE};
-	struct rds_conn *conn = rds_conn_find(RDS_CONN_PEER, &id);
-
-	if (conn || likely(!owner_seen_ns) || !rds_relay_owner(&id.laddr, id.scope, &id))
-		return conn;
-	return rds_conn_find(RDS_CONN_PEER, &id);
-}
-
-/*
- * The former owner has ended, and what it has not taken is still on its way to it: newer messages wait.
- */
-bool rds_relay_still_held(const struct rds_conn_id *id)
-{
-	struct rds_conn *conn;
-	bool held = false;
-
-	for (conn = rds_conn_list; conn && !held; conn = conn->next) {
-		if (conn->relay != RDS_RELAY_OWNER || !rds_conn_between(conn, id) ||
-		    atomic_load(&conn->state) == RDS_CONN_DEAD || !memcmp(&conn->id.peer, &id->peer, sizeof(id->peer)))
-			continue;
-		owner_seen_ns = os_now_ns();
-		rds_lock(&conn->tx);
-		rds_queue_reap(conn);
-		held = conn->count || conn->queue;
-		rds_unlock(&conn->tx);
-	}
-	return held;
-}
-
-/* The kernel may keep the owner's port for a moment after its end. */
-bool rds_relay_is_passed_on(void)
-{
-	return owner_seen_ns && os_now_ns() - owner_seen_ns < PASSED_ON_NS;
-}
-
-void rds_relay_warn_taken(const struct in6_addr *laddr)
-{
-	char at[RDS_ADDR_STRLEN];
-
-	rds_warn_once("TCP port 16385 of %s is taken, by the kernel's rds_tcp (rmmod rds_tcp) or by a process with "
-		      "another registry or of another user: no other host is reached from there, and messages to "
-		      "one wait",
-		      rds_ip_str(laddr, at));
-}
-
-void rds_relay_passes_on(void)
-{
-	owner_seen_ns = os_now_ns();
-}
-
-int rds_relay_take(const struct in6_addr *laddr, uint32_t scope, uint32_t *role)
-{
-	uint16_t port;
-	int err = registry_sock_add(rds_node_registry, 0, 0, ROLE_TELLS, role);
-
-	if (err)
-		return err;
-	err = registry_sock_bind(rds_node_registry, *role, laddr, ROLE_PORT, role_scope(laddr, scope), RDS_TRANS_TCP,
-				 &port);
-	if (err)
-		registry_sock_remove(rds_node_registry, *role);
-	else
-		atomic_store(&rds_relay_since_ns, os_now_ns());
-	return err;
-}
-
-void rds_relay_give_back(uint32_t role)
-{
-	registry_sock_remove(rds_node_registry, role);
-}
-
-bool rds_relay_is_role(uint16_t port)
-{
-	return port == ROLE_PORT;
-}
 
 /* ---- which connections; control held ---- */
 
@@ -314,7 +179,7 @@ static enum rds_rx_verdict relay_source(const struct rds_conn *conn, uint16_t po
 	struct registry_owner own;
 	int err;
 
-	if (port <= ROLE_PORT)
+	if (port <= RDS_RELAY_ROLE_PORT)
 		return RDS_RX_DONE;
 	err = registry_lookup_nowait(rds_node_registry, &conn->id.faddr, port, conn->id.scope, &own);
 	if (err && err != -ENOENT)
@@ -356,7 +221,7 @@ static enum rds_rx_verdict relay_from_member(struct rds_conn *conn, const struct
 
 	if (v == RDS_RX_LATER)
 		return v;
-	if (v == RDS_RX_DONE || rx->hdr.dport == ROLE_PORT) {
+	if (v == RDS_RX_DONE || rx->hdr.dport == RDS_RELAY_ROLE_PORT) {
 		RDS_STAT_INC_RX(recv_drop_no_sock);
 		return RDS_RX_DONE;
 	}
@@ -378,7 +243,7 @@ enum rds_rx_verdict rds_relay_receive(struct rds_conn *conn, const struct rds_rx
 		return relay_from_member(conn, rx);
 	if (registry_lookup_nowait(rds_node_registry, &conn->id.laddr, rx->hdr.dport, conn->id.scope, &own) ==
 		    -ENOENT ||
-	    rx->hdr.dport == ROLE_PORT) {
+	    rx->hdr.dport == RDS_RELAY_ROLE_PORT) {
 		RDS_STAT_INC_RX(recv_drop_no_sock);
 		return RDS_RX_DONE;
 	}
@@ -496,7 +361,7 @@ void rds_relay_room(struct rds_conn *conn)
 void rds_relay_end(struct rds_conn *conn)
 {
 	if (conn->relay == RDS_RELAY_OWNER)
-		owner_seen_ns = os_now_ns();
+		rds_relay_owner_seen();
 	if (conn->relay != RDS_RELAY_MEMBER)
 		return;
 	rds_lock(&conn->tx);
@@ -608,8 +473,7 @@ void rds_relay_forget(void)
 	rds_relay_heir_forget();
 	relay_list = NULL;
 	relay_tail = &relay_list;
-	owner_seen_ns = 0;
-	atomic_store(&rds_relay_since_ns, 0);
+	rds_relay_role_forget();
 	atomic_store(&relay_waiting, 0);
 	atomic_store(&leaving_until, 0);
 	atomic_store(&left_until, 0);

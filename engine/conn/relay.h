@@ -8,7 +8,9 @@
 
 #include "engine/conn/outgoing.h"
 
-/* ---- control held ---- */
+#define RDS_RELAY_ROLE_PORT 1 /* the kernel's probes have it: no socket */
+
+/* ---- relay_role.c: control held ---- */
 /* Is the owner of that address another process?  It becomes the peer of id. */
 bool rds_relay_owner(const struct in6_addr *laddr, uint32_t scope, struct rds_conn_id *id);
 /* The process number of the owner that lives, if it is another process; else 0. */
@@ -17,23 +19,26 @@ pid_t rds_relay_owner_pid(const struct in6_addr *laddr, uint32_t scope);
 int rds_relay_take(const struct in6_addr *laddr, uint32_t scope, uint32_t *role);
 void rds_relay_give_back(uint32_t role);
 void rds_relay_warn_taken(const struct in6_addr *laddr); /* no lock needed; once */
-void rds_relay_passes_on(void);				 /* another process is about to become the owner */
-bool rds_relay_is_passed_on(void);     /* an owner may have ended just now */
+void rds_relay_passes_on(uint64_t ns);			 /* within that time some process may become the owner */
+void rds_relay_owner_seen(void);			 /* if it has ended, another one may */
+bool rds_relay_is_passed_on(void);			 /* is one of these two true? */
+void rds_relay_role_forget(void);			 /* forked child */
 bool rds_relay_is_role(uint16_t port); /* is that port in the registry no socket's, but a role? */
 
 /* What a new connection to that process knows of the node: RDS_NODE_TOLD if it is an owner that tells. */
 uint8_t rds_relay_owner_tells(const struct rds_conn_id *id);
 /* The connection to the node with these addresses: over the owner, if this process is not it.  NULL: there is none. */
 struct rds_conn *rds_relay_way(const struct rds_conn_id *id);
+/* Has another process been asked to take messages with these addresses, and not taken them? */
+bool rds_relay_still_held(const struct rds_conn_id *id);
 
+/* ---- control held ---- */
 enum rds_conn_relay rds_relay_of(enum rds_conn_kind kind, const struct rds_conn_id *id);
 /* The connection to the node of a relayed connection with these addresses; NULL and *err. */
 struct rds_conn *rds_relay_node_conn(const struct rds_conn_id *id, int *err);
 /* rx held, too: a relayed connection is made, seldom is there. */
 void rds_relay_begin(struct rds_conn *conn, struct rds_conn *node);
 void rds_relay_end(struct rds_conn *conn); /* the peer has ended */
-/* Has another process been asked to take messages with these addresses, and not taken them? */
-bool rds_relay_still_held(const struct rds_conn_id *id);
 
 /* ---- rx held ---- */
 /* relay_had.c: has this process had the message already?  note: it has it now. */

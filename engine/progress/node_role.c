@@ -74,6 +74,13 @@ static void role_again(struct node_role *r, uint64_t ns)
 	rds_timer_set(&r->again, os_now_ns() + ns);
 }
 
+/* It is taken soon, by this process or by another one: what waits for that is not lost. */
+static void role_again_soon(struct node_role *r, uint64_t ns)
+{
+	rds_relay_passes_on(rds_patience_ns(RDS_PATIENCE_TCP_EXIT));
+	role_again(r, ns);
+}
+
 /* By a pidfd.  It may have ended before that was made, so it is asked for once more. */
 static void role_watch(struct node_role *r, pid_t pid)
 {
@@ -106,11 +113,8 @@ static void role_is_taken(struct node_role *r)
 
 	if (!r->taken_since)
 		r->taken_since = os_now_ns();
-	if (passes_on && os_now_ns() - r->taken_since < HEIR_NS) {
-		rds_relay_passes_on();
-		role_again(r, AGAIN_NS);
-	} else if (++r->tries < TRIES) {
-		role_again(r, AGAIN_NS);
+	if ((passes_on && os_now_ns() - r->taken_since < HEIR_NS) || ++r->tries < TRIES) {
+		role_again_soon(r, AGAIN_NS);
 	} else {
 		rds_relay_warn_taken(&r->addr);
 		if (passes_on)
@@ -134,7 +138,7 @@ static bool role_may_inherit(struct node_role *r)
 		r->inherits_since = 0;
 		return true;
 	}
-	role_again(r, waits / 4 < LEFT_NS ? LEFT_NS : waits / 4 < AGAIN_NS ? waits / 4 : AGAIN_NS);
+	role_again_soon(r, waits / 4 < LEFT_NS ? LEFT_NS : waits / 4 < AGAIN_NS ? waits / 4 : AGAIN_NS);
 	return false;
 }
 
@@ -146,7 +150,7 @@ static bool role_take(struct node_role *r)
 	if (!role_may_inherit(r))
 		return false;
 	if (rds_relay_take(&r->addr, r->scope, &entry)) {
-		role_again(r, AGAIN_NS); /* the last one has yet to leave the registry */
+		role_again_soon(r, AGAIN_NS); /* the last one has yet to leave the registry */
 		return false;
 	}
 	if (rds_transport_node_add(&r->addr, r->scope)) {
@@ -170,15 +174,14 @@ static bool role_gives_way(struct node_role *r)
 {
 	if (rds_relay_box(&r->addr, r->scope)) {
 		if (!r->now)
-			role_again(r, 0);
+			role_again_soon(r, 0);
 		return !r->now;
 	}
 	if (!rds_relay_box_exists(&r->addr, r->scope) || ++r->gave_way > WAYS) {
 		r->gave_way = 0;
 		return false;
 	}
-	rds_relay_passes_on();
-	role_again(r, AGAIN_NS);
+	role_again_soon(r, AGAIN_NS);
 	return true;
 }
 
@@ -229,7 +232,7 @@ static void role_try_now(struct node_role *r)
 		role_try(r);
 		r->now = false;
 	} else {
-		role_again(r, AGAIN_NS);
+		role_again_soon(r, AGAIN_NS);
 	}
 	rds_unlock(&rds_lock_control);
 	rds_relay_heir_go_on();
@@ -272,7 +275,7 @@ static void role_ask_helper(struct node_role *r)
 	if (!r->asked)
 		atomic_fetch_add(&roles_asked, 1);
 	r->asked = true;
-	role_again(r, 0);
+	role_again_soon(r, 0);
 }
 
 bool rds_transports_claim_node(const struct in6_addr *addr, uint32_t scope)
