@@ -108,6 +108,7 @@ typedef uint8_t rds_tos_t;
 #define RDS_INFO_CONN_PATHS 10020
 #define RDS6_INFO_CONN_PATHS 10021
 #define RDS_INFO_LAST 10021
+#define RDS_PRELOAD_INFO_NODES 10200 /* of this library alone: struct rds_preload_info_node */
 
 #define TRANSNAMSIZ 16
 
@@ -162,6 +163,14 @@ RDS_ABI_AT(rds6_info_connection, faddr, 32);
 RDS_ABI_AT(rds6_info_connection, transport, 48);
 RDS_ABI_AT(rds6_info_connection, flags, 64);
 RDS_ABI_AT(rds6_info_connection, tos, 65);
+
+/* Another host that has answered over TCP. */
+struct rds_preload_info_node {
+	struct in6_addr laddr;
+	struct in6_addr faddr;
+	uint16_t paths; /* that it offers: the kernel's RDS 8, and older kernels do not say (0); this library 1 */
+} RDS_ABI_PACKED;
+RDS_ABI_SIZE(rds_preload_info_node, 34);
 
 struct rds_info_message {
 	uint64_t seq;

@@ -95,8 +95,31 @@ static int double_compare(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
+/* Its first message has told, before any pong came. */
+static void tell_kind(int fd, const struct addr *local, const struct addr *peer)
+{
+	struct in6_addr laddr = addr_ip(local), faddr = addr_ip(peer);
+	struct rds_preload_info_node rec;
+	size_t n, i;
+	int each;
+	unsigned char *recs = hold_info(fd, RDS_PRELOAD_INFO_NODES, &n, &each);
+
+	for (i = 0; recs && i < n; i++) {
+		memcpy(&rec, recs + i * (size_t)each, sizeof(rec));
+		if (memcmp(&rec.laddr, &laddr, sizeof(laddr)) != 0 || memcmp(&rec.faddr, &faddr, sizeof(faddr)) != 0)
+			continue;
+		if (rec.paths == 1)
+			puts("there: this library, one path");
+		else if (rec.paths)
+			printf("there: the kernel's RDS, which offers %u paths; one is used\n", rec.paths);
+		else
+			puts("there: an older kernel's RDS, which says nothing of paths");
+	}
+	free(recs);
+}
+
 /* The first one has been answered. */
-static int pings_more(int fd, const struct addr *peer, double first)
+static int pings_more(int fd, const struct addr *local, const struct addr *peer, double first)
 {
 	double took[PINGS], since;
 
@@ -111,6 +134,7 @@ static int pings_more(int fd, const struct addr *peer, double first)
 	qsort(took, PINGS, sizeof(took[0]), double_compare);
 	printf("answers: round trip min %.3f ms, median %.3f ms, of %d pings; the first, which may connect, %.3f ms\n",
 	       took[0], took[PINGS / 2], PINGS, first);
+	tell_kind(fd, local, peer);
 	return EXIT_SUCCESS;
 }
 
@@ -241,10 +265,10 @@ static int check_ping(int fd, const struct addr *local, const struct addr *peer)
 		return EXIT_FAILURE;
 	}
 	if (ping_answered(fd, peer, since + SOON_MS))
-		return pings_more(fd, peer, now_ms() - since);
+		return pings_more(fd, local, peer, now_ms() - since);
 	err = tcp_try(local, peer, since + PATIENCE_MS, &heard);
 	if (!err && ping_answered(fd, peer, since + PATIENCE_MS))
-		return pings_more(fd, peer, now_ms() - since);
+		return pings_more(fd, local, peer, now_ms() - since);
 	if (err)
 		explain_error(peer, err);
 	else

@@ -88,6 +88,11 @@ void rds_abi_note_modern(void);
  * The program sets or reads a socket option of RDS's level.  Some options prove the program's age.
  */
 void rds_abi_note_option(int opt);
+/* Is that option a list of rds-info? */
+static inline bool rds_abi_is_info(int opt)
+{
+	return (opt >= RDS_INFO_FIRST && opt <= RDS_INFO_LAST) || opt == RDS_PRELOAD_INFO_NODES;
+}
 /* Has the program used an option that only Oracle's kernels have? */
 bool rds_abi_is_uek(void);
 /*

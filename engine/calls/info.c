@@ -385,6 +385,14 @@ static void put_stream6(struct info_sink *sink, const struct rds_info_rec *r)
 	sink_put(sink, &rec);
 }
 
+static void put_node(struct info_sink *sink, const struct rds_info_rec *r)
+{
+	struct rds_preload_info_node rec = {.laddr = r->laddr, .faddr = r->faddr, .paths = r->paths};
+
+	if ((r->flags & RDS_INFO_CONNECTION_FLAG_CONNECTED) && !strcmp(r->transport, "tcp"))
+		sink_put(sink, &rec);
+}
+
 static int source_records(struct info_sink *sink, const struct info_source *src)
 {
 	struct rds_info_list list;
@@ -490,6 +498,21 @@ static const struct info_source sources[RDS_INFO_LAST - RDS_INFO_FIRST + 1] = {
 					.put = put_path},
 };
 
+static const struct info_source source_nodes = {.fn = source_records,
+						.each = sizeof(struct rds_preload_info_node),
+						.v6 = true,
+						.kind = RDS_INFO_CONNS,
+						.put = put_node};
+
+static const struct info_source *source_of(int opt)
+{
+	if (opt == RDS_PRELOAD_INFO_NODES)
+		return &source_nodes;
+	if (!rds_abi_is_info(opt) || !sources[opt - RDS_INFO_FIRST].fn)
+		return NULL;
+	return &sources[opt - RDS_INFO_FIRST];
+}
+
 int rds_info_getsockopt(struct rds_sock *sk, int opt, void *val, socklen_t *len)
 {
 	const struct info_source *src;
@@ -507,9 +530,9 @@ int rds_info_getsockopt(struct rds_sock *sk, int opt, void *val, socklen_t *len)
 		return -EINVAL;
 	if (room && rds_user_writable(val, (size_t)room) < 0)
 		return -EAGAIN;
-	if (opt < RDS_INFO_FIRST || opt > RDS_INFO_LAST || !sources[opt - RDS_INFO_FIRST].fn)
+	src = source_of(opt);
+	if (!src)
 		return -ENOPROTOOPT;
-	src = &sources[opt - RDS_INFO_FIRST];
 	sink = (struct info_sink){.buf = val, .room = (size_t)room, .each = src->each, .age = age};
 	if (age == RDS_INFO_UEK && src->uek)
 		sink.each = src->uek;

@@ -46,7 +46,8 @@ struct rds_info_rec {
 	uint16_t lport, fport; /* host byte order */
 	uint8_t flags;	       /* RDS_INFO_CONNECTION_FLAG_* */
 	uint8_t tos;
-	uint8_t reserved[6];
+	uint16_t paths; /* of a connection that is up, to a node: that this one offers */
+	uint8_t reserved[4];
 	char transport[16]; /* NUL-terminated */
 	union {
 		struct rds_ep_device dev; /* of DEVICES */

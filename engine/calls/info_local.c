@@ -60,6 +60,16 @@ static struct rds_info_rec conn_rec(const struct rds_conn *conn)
 	return rec;
 }
 
+static uint16_t node_paths(const struct rds_conn *conn)
+{
+	uint16_t paths;
+
+	rx_lock();
+	paths = conn->seldom ? conn->seldom->peer_paths : 0;
+	rx_unlock();
+	return paths;
+}
+
 static void collect_state(struct rds_conn *conn, struct collect *c)
 {
 	struct rds_info_rec rec = conn_rec(conn);
@@ -72,6 +82,8 @@ static void collect_state(struct rds_conn *conn, struct collect *c)
 	else if (state != RDS_CONN_DOWN)
 		rec.flags = RDS_INFO_CONNECTION_FLAG_CONNECTING;
 	strncpy(rec.transport, conn->t ? conn->t->ops->name : "none", sizeof(rec.transport) - 1);
+	if (rds_conn_is_node(conn))
+		rec.paths = node_paths(conn);
 	rec.seq = conn->next_tx;
 	rec.next_rx = atomic_load(&conn->next_rx);
 	rec.attempt_at = conn->history.attempt_at;

@@ -291,7 +291,7 @@ static int sol_rds_get(struct rds_sock *sk, int opt, void *val, socklen_t *len)
 		return -EFAULT;
 	memcpy(&room, len, sizeof(room));
 	rds_abi_note_option(opt);
-	if (opt >= RDS_INFO_FIRST && opt <= RDS_INFO_LAST)
+	if (rds_abi_is_info(opt))
 		return rds_info_getsockopt(sk, opt, val, len);
 	if (opt == RDS_STATS_GLOBAL && room >= (int)sizeof(uint64_t) && rds_abi_numbers_read())
 		return rds_info_getsockopt_2006(val, len);

@@ -119,10 +119,12 @@ void rds_conn_node_greet(struct rds_conn *conn)
  */
 static void node_heard(struct rds_conn *conn, const struct rds_hdr *hdr)
 {
-	struct rds_conn_seldom *s =
-		hdr->ext_type == RDS_EXTHDR_NPATHS && hdr->ext_gen ? rds_conn_seldom_get(conn) : NULL;
+	struct rds_conn_seldom *s = hdr->ext_type == RDS_EXTHDR_NPATHS ? rds_conn_seldom_get(conn) : NULL;
 
 	if (!s)
+		return;
+	s->peer_paths = hdr->ext_npaths < UINT16_MAX ? (uint16_t)hdr->ext_npaths : UINT16_MAX;
+	if (!hdr->ext_gen)
 		return;
 	if (s->peer_gen && s->peer_gen != hdr->ext_gen)
 		atomic_store_explicit(&conn->next_rx, 1, memory_order_relaxed);

@@ -262,7 +262,7 @@ int rds_borrower_getsockopt(int fd, int level, int opt, void *val, socklen_t *le
 	c.q.arg = n;
 	if (rds_abi_level_is_rds(level)) {
 		rds_abi_note_option(opt);
-		if (opt >= RDS_INFO_FIRST && opt <= RDS_INFO_LAST)
+		if (rds_abi_is_info(opt))
 			c.q.about = (uint8_t)rds_abi_info_revision(opt, (int)n);
 	}
 	borrower_set_abi(&c);
