@@ -47,6 +47,7 @@ def cross(own, peer, n):
 
 def deaf(own, peer, port):
     s, aside = bound(own, int(port)), bound(own, int(port) + 1)
+    print("bound", flush=True)
     n = int(receive(aside, 3 * PATIENCE))
     for i in range(n):
         expect("number", receive(s)[:7], b"%07d" % i)

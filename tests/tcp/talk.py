@@ -8,7 +8,7 @@ answer says "bound" when it is: what comes before is dropped.
 again: a process that is killed and started again.  block, collect: many sockets that send, and who gets it all.
 full, waits: nobody answers yet, and what is sent fills SO_SNDBUF.  gather: who gets it in the end.
 hold: the first process of its address, through which the others reach other hosts, until it is told to end.
-Environment: TALK_KERNEL, the peer is kernel RDS."""
+Environment: TALK_KERNEL, the peer is kernel RDS; TALK_USER, the user to become first."""
 
 import errno
 import os
@@ -383,5 +383,9 @@ def near(own, peer):
 
 
 if __name__ == "__main__":
+    if "TALK_USER" in os.environ:
+        os.setgroups([])
+        os.setgid(int(os.environ["TALK_USER"]))
+        os.setuid(int(os.environ["TALK_USER"]))
     {f.__name__: f for f in (ask, answer, again, bye, alone, block, collect, full, waits, gather, closed, near, hold,
                              tell)}[sys.argv[1]](*sys.argv[2:])
