@@ -87,6 +87,9 @@ struct rds_conn_seldom {
 	uint64_t beyond;   /* bytes that it has put behind a queue that was too long (receive.c) */
 	uint32_t peer_gen; /* the generation that a node has told (node.c); 0: none yet */
 	uint16_t peer_paths; /* ... and how many paths it offers; 0: it has not said */
+	bool peer_spoke;     /* over this path it has sent more than the answers that it owes */
+	uint64_t greeted_ns; /* this path came up */
+	uint32_t mutes;	     /* so many paths have made way for it, and were of no use */
 	/* relayed: the connection to the node, and ports that it is told to be congested (relay.c) */
 	struct rds_conn *node;
 	uint16_t held[RDS_HELD_MAX];

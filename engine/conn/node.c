@@ -18,6 +18,9 @@
 #define PROBE_PORT 1 /* no socket has it */
 #define ASKED_PAUSE_MS 1
 #define ASKED_PAUSE_MAX_MS 100u
+#define MUTE_NS (100 * 1000000ull)
+#define MUTES 16 /* then there is nothing to be said, perhaps */
+#define MUTE_SELDOM_NS (8000 * 1000000ull)
 
 static _Atomic uint32_t node_generation; /* of this process; 0: not drawn yet */
 
@@ -107,6 +110,10 @@ void rds_conn_node_greet(struct rds_conn *conn)
 
 	rx_lock();
 	conn->want_map = later;
+	if (conn->seldom) {
+		conn->seldom->peer_spoke = false;
+		conn->seldom->greeted_ns = os_now_ns();
+	}
 	rx_unlock();
 	node_probe(conn);
 }
@@ -129,6 +136,17 @@ static void node_heard(struct rds_conn *conn, const struct rds_hdr *hdr)
 	if (s->peer_gen && s->peer_gen != hdr->ext_gen)
 		atomic_store_explicit(&conn->next_rx, 1, memory_order_relaxed);
 	s->peer_gen = hdr->ext_gen;
+}
+
+/* A map, and the answer to a probe or a ping, goes out on any path. */
+static void node_note_speech(struct rds_conn *conn, const struct rds_hdr *hdr)
+{
+	if (likely(!conn->seldom || conn->seldom->peer_paths <= 1) || hdr->flags == RDS_FLAG_CONG_BITMAP)
+		return;
+	if (!hdr->sport || hdr->sport == PROBE_PORT)
+		return;
+	conn->seldom->peer_spoke = true;
+	conn->seldom->mutes = 0;
 }
 
 /* The next owner of the connection has to know. */
@@ -155,6 +173,7 @@ enum rds_rx_verdict rds_conn_node_receive(struct rds_conn *conn, struct rds_ep *
 		return RDS_RX_DONE;
 	if (likely(hdr->flags == RDS_FLAG_CONG_BITMAP || (hdr->sport && hdr->dport))) {
 		v = rds_conn_receive(conn, ep, rx);
+		node_note_speech(conn, hdr);
 		node_keep_number(conn);
 		return v;
 	}
@@ -170,8 +189,26 @@ enum rds_rx_verdict rds_conn_node_receive(struct rds_conn *conn, struct rds_ep *
 	}
 	if (!old && v == RDS_RX_DONE && (hdr->dport == PROBE_PORT || hdr->sport == PROBE_PORT))
 		node_heard(conn, hdr);
+	node_note_speech(conn, hdr);
 	node_keep_number(conn);
 	return v;
+}
+
+/*
+ * Kernel RDS that has had eight paths to this address, before this library took it over, connects all of them again, and
+ * none says which it is.  Once it has been told that there is one, it speaks over its first path only.  So a path over
+ * which it has said nothing makes way for the next one that comes, until it speaks.  Only such a node connects while it
+ * has a connection.  rx held.
+ */
+static bool node_path_is_mute(struct rds_conn *conn)
+{
+	struct rds_conn_seldom *s = conn->seldom;
+
+	if (likely(!s || s->peer_paths <= 1 || s->peer_spoke) ||
+	    os_now_ns() - s->greeted_ns < (s->mutes < MUTES ? MUTE_NS : MUTE_SELDOM_NS))
+		return false;
+	s->mutes++;
+	return true;
 }
 
 /*
@@ -195,7 +232,7 @@ void rds_conn_asked(struct rds_transport *t, const struct rds_conn_id *id)
 {
 	int why;
 	struct rds_conn *conn = rds_conn_for_request(t, id, &why);
-	bool up;
+	bool up, mute;
 
 	if (!conn)
 		return;
@@ -208,8 +245,11 @@ void rds_conn_asked(struct rds_transport *t, const struct rds_conn_id *id)
 		return;
 	}
 	rx_lock();
+	mute = node_path_is_mute(conn);
 	conn->want_map = true;
 	rds_conn_work_add(conn);
 	rx_unlock();
+	if (mute && !atomic_exchange(&conn->reset, true))
+		rds_timer_set(&conn->retry, os_now_ns());
 	rds_conn_work_run();
 }

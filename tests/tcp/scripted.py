@@ -10,6 +10,7 @@ import errno
 import socket
 import struct
 import sys
+import time
 
 import talk
 from node import MARKED, NPATHS, Node, Wrong, check, frame, map_of
@@ -29,19 +30,45 @@ def marked(f):
     return f[:24] + bytes([MARKED]) + f[25:]
 
 
+def refused(node):
+    try:  # a refusal may be seen by connect() already
+        with node.dial() as sock:
+            check(not sock.recv(1), "a further connection is not refused")
+    except (ConnectionResetError, BrokenPipeError):
+        pass
+
+
 def lanes(node):
     """It offers 8 paths, and connects 8 times: one is kept, and goes on."""
     link = node.link()
     link.say(node.message(b"", sport=1, dport=0, ext=struct.pack("!BH", NPATHS, 8)))
     link.until(lambda: node.answers == 1, "the answer to a probe")
+    link.say(node.message(b"a"))
     for _ in range(7):
-        try:  # a refusal may be seen by connect() already
-            with node.dial() as sock:
-                check(not sock.recv(1), "a further connection is not refused")
-        except (ConnectionResetError, BrokenPipeError):
-            pass
+        refused(node)
         link.say(node.message(b"a"))
-    echoes(node, link, [b"a"] * 7)
+    echoes(node, link, [b"a"] * 8)
+    return link
+
+
+def makes_way(node, link):
+    """For another one of the node's connections, of which the first ones are refused."""
+    new = node.link()
+    link.goes_down()
+    return new
+
+
+def mute(node):
+    """It has had 8 paths, and has something to say on one of those that it connects now."""
+    node.offers = 8
+    link = node.link()
+    for _ in range(3):
+        link = makes_way(node, link)
+    for i in range(1, 4):
+        link.say(node.message(b"a"))
+        echoes(node, link, [b"a"] * i)
+        refused(node)
+        time.sleep(1.1)  # so often the library looks
     return link
 
 
@@ -175,7 +202,7 @@ def waits(own, peer):
         talk.expect("length", len(talk.receive(s)), FLOOD)
 
 
-CASES = (lanes, numbers, strange, ends, resent, lives, flood)
+CASES = (lanes, mute, numbers, strange, ends, resent, lives, flood)
 
 
 def main(case, own, peer, log=None):
