@@ -231,6 +231,8 @@ void rds_engine_fork_child(void);
  * process clears the place in the registry when it finds the lock on it released.
  */
 void rds_progress_exit(void);
+/* That was for an exec, which has failed: the process goes on, and is there for others again. */
+void rds_progress_exit_failed(void);
 /*
  * Before rds_progress_exit(), and before sockets are handed off: the time for all of it begins
  * (RDS_PRELOAD_LINGER_MS).  Handlers and destructors that run after ours may send, too: each send

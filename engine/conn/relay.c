@@ -99,7 +99,6 @@ struct rds_conn *rds_relay_node_conn(const struct rds_conn_id *id, int *err)
 
 /* ---- this process ends ---- */
 
-/* An exec may fail: then it goes on after that time. */
 static bool is_before(const _Atomic uint64_t *until)
 {
 	uint64_t ns = atomic_load_explicit(until, memory_order_relaxed);
@@ -121,6 +120,24 @@ void rds_relay_leave_nodes(void)
 bool rds_relay_has_left(void)
 {
 	return is_before(&left_until);
+}
+
+/* Members wait, and so do hosts that are refused meanwhile. */
+void rds_relay_stay(void)
+{
+	struct rds_conn *conn;
+
+	atomic_store(&left_until, 0);
+	atomic_store(&leaving_until, 0);
+	rds_lock(&rds_lock_control);
+	for (conn = rds_conn_list; conn; conn = conn->next) {
+		if (!rds_conn_is_node(conn))
+			continue;
+		if (conn->seldom && conn->seldom->trunk)
+			rds_trunk_left(conn->seldom->trunk, false);
+		rds_timer_set(&conn->retry, os_now_ns());
+	}
+	rds_unlock(&rds_lock_control);
 }
 
 /* ---- received; rx held ---- */

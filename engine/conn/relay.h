@@ -102,6 +102,7 @@ unsigned rds_relay_waits(void);		    /* messages between two connections */
 void rds_relay_leave(uint64_t until);
 void rds_relay_leave_nodes(void);
 bool rds_relay_has_left(void);
+void rds_relay_stay(void); /* it does not end: an exec has failed.  No lock held */
 /* no lock held */
 void rds_relay_run(void);
 void rds_relay_node_changed(struct rds_conn *node); /* helper: it is up or down, or an attempt has failed */

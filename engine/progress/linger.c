@@ -132,6 +132,12 @@ void rds_progress_exit(void)
 	 */
 }
 
+void rds_progress_exit_failed(void)
+{
+	if (os_process_is_started() && !atomic_load(&rds_progress_exiting))
+		rds_relay_stay();
+}
+
 void rds_progress_exit_begin(bool interrupted)
 {
 	uint64_t none = 0, by = rds_progress_exit_deadline();

@@ -83,6 +83,7 @@ static int exec_pass_registry(void)
 /* What exec_failed() undoes. */
 struct exec_begun {
 	unsigned left;
+	bool ended;
 	int carrier;
 };
 
@@ -107,6 +108,7 @@ static struct exec_begun exec_begin(void)
 		 * exit.
 		 */
 		rds_progress_exit();
+		b.ended = true;
 		reentry_call_end();
 	} else {
 		/* The variable is that of the process whose memory this one shares. */
@@ -126,6 +128,11 @@ static int exec_failed(int rc, struct exec_begun b)
 
 	if (b.carrier >= 0)
 		libc_real.close(b.carrier);
+	if (b.ended) {
+		reentry_call_begin();
+		rds_progress_exit_failed();
+		reentry_call_end();
+	}
 	if (b.left) {
 		reentry_call_begin();
 		rds_handoff_cancel();

@@ -86,6 +86,21 @@ START_TEST(test_left)
 }
 END_TEST
 
+/* An exec has failed: the connection is made again, and what waits goes over it, long before that time. */
+START_TEST(test_stays)
+{
+	begin();
+	rds_relay_leave(os_now_ns() + 100 * SECOND);
+	rds_relay_leave_nodes();
+	ep_down(fake.eps[0], -ECONNRESET, false);
+	say(5, "b");
+	mock_clock_pass(3 * SECOND);
+	ck_assert_uint_eq(locked(&fake.neps), 1);
+	rds_progress_exit_failed();
+	await(locked(&fake.neps) == 2);
+}
+END_TEST
+
 static void waits(uint16_t port)
 {
 	struct rds_queue_item *q = calloc(1, sizeof(*q) + 2);
@@ -149,6 +164,7 @@ int main(void)
 
 	tcase_add_test(tc, test_met);
 	tcase_add_test(tc, test_left);
+	tcase_add_test(tc, test_stays);
 	tcase_add_test(tc, test_nobody_has_it_yet);
 	tcase_add_test(tc, test_helper_sends_at_the_end);
 	return suite_run(s);

@@ -323,6 +323,10 @@ void rds_progress_exit(void)
 {
 }
 
+void rds_progress_exit_failed(void)
+{
+}
+
 void rds_progress_exit_begin(bool interrupted)
 {
 	(void)interrupted;
