@@ -468,6 +468,8 @@ void rds_route_hand_over(struct rds_conn *unrouted, bool local);
  * has gone, go where newer ones will.  control held.
  */
 void rds_route_leave_node(const struct rds_conn_id *between);
+/* The same soon for all that waits there with that address.  control held. */
+void rds_route_retry_from(const struct in6_addr *laddr);
 /* locate.c; helper */
 void rds_route_retry(struct rds_conn *conn);
 void rds_route_located(struct rds_transport *t, const struct rds_conn_id *id, uint16_t port, int err);

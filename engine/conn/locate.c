@@ -28,7 +28,17 @@ bool rds_route_may_come(const struct rds_conn *conn)
 {
 	if ((conn->far || conn->handoff_pending) && !atomic_load(&conn->silent))
 		return true;
-	return rds_transport_node_serves(&conn->id.laddr) && rds_relay_is_passed_on();
+	return rds_transport_node_serves(&conn->id.laddr) &&
+	       (rds_transport_node_has(&conn->id.laddr, conn->id.scope) || rds_relay_is_passed_on());
+}
+
+void rds_route_retry_from(const struct in6_addr *laddr)
+{
+	struct rds_conn *conn;
+
+	for (conn = rds_conn_list; conn; conn = conn->next)
+		if (conn->kind == RDS_CONN_UNROUTED && rds_ip_equal(&conn->id.laddr, laddr))
+			rds_timer_set(&conn->retry, os_now_ns());
 }
 
 static bool port_is_among(const uint16_t *ports, unsigned n, uint16_t port)

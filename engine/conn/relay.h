@@ -19,7 +19,7 @@ pid_t rds_relay_owner_pid(const struct in6_addr *laddr, uint32_t scope);
 int rds_relay_take(const struct in6_addr *laddr, uint32_t scope, uint32_t *role);
 void rds_relay_give_back(uint32_t role);
 void rds_relay_warn_taken(const struct in6_addr *laddr); /* no lock needed; once */
-void rds_relay_passes_on(uint64_t ns);			 /* within that time some process may become the owner */
+void rds_relay_owner_soon(bool *is, bool soon);		 /* *is: some process may be the owner soon; 0 at first */
 void rds_relay_owner_seen(void);			 /* if it has ended, another one may */
 bool rds_relay_is_passed_on(void);			 /* is one of these two true? */
 void rds_relay_role_forget(void);			 /* forked child */

@@ -19,24 +19,23 @@
 #define PASSED_ON_NS (2000 * 1000000ull)
 
 _Atomic uint64_t rds_relay_since_ns;
-static uint64_t owner_until; /* until then some address has an owner, or gets one; 0: none ever had */
+static uint64_t owner_until; /* until then some address has another owner, or gets one; 0: none ever had */
+static unsigned owners_soon; /* addresses of which this process is about to know */
 
 static uint32_t role_scope(const struct in6_addr *laddr, uint32_t scope)
 {
 	return IN6_IS_ADDR_LINKLOCAL(laddr) ? scope : 0;
 }
 
-void rds_relay_passes_on(uint64_t ns)
+void rds_relay_owner_soon(bool *is, bool soon)
 {
-	const uint64_t until = os_now_ns() + ns;
-
-	if (owner_until < until)
-		owner_until = until;
+	owners_soon += (unsigned)soon - (unsigned)*is;
+	*is = soon;
 }
 
 void rds_relay_owner_seen(void)
 {
-	rds_relay_passes_on(PASSED_ON_NS);
+	owner_until = os_now_ns() + PASSED_ON_NS;
 }
 
 /* Another process that lives. */
@@ -118,7 +117,7 @@ bool rds_relay_still_held(const struct rds_conn_id *id)
 /* The kernel may keep the owner's port for a moment after its end. */
 bool rds_relay_is_passed_on(void)
 {
-	return owner_until && os_now_ns() < owner_until;
+	return owners_soon || (owner_until && os_now_ns() < owner_until);
 }
 
 void rds_relay_warn_taken(const struct in6_addr *laddr)
@@ -160,5 +159,6 @@ bool rds_relay_is_role(uint16_t port)
 void rds_relay_role_forget(void)
 {
 	owner_until = 0;
+	owners_soon = 0;
 	atomic_store(&rds_relay_since_ns, 0);
 }

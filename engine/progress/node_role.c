@@ -45,6 +45,7 @@ struct node_role {
 	bool asked; /* the helper has yet to look for the first time */
 	unsigned gave_way;
 	bool now;      /* in role_try_now() */
+	bool soon;     /* role_again_soon() */
 	unsigned late; /* how often what the last owner has given to us could not be received yet */
 };
 
@@ -77,7 +78,7 @@ static void role_again(struct node_role *r, uint64_t ns)
 /* It is taken soon, by this process or by another one: what waits for that is not lost. */
 static void role_again_soon(struct node_role *r, uint64_t ns)
 {
-	rds_relay_passes_on(rds_patience_ns(RDS_PATIENCE_TCP_EXIT));
+	rds_relay_owner_soon(&r->soon, true);
 	role_again(r, ns);
 }
 
@@ -163,6 +164,7 @@ static bool role_take(struct node_role *r)
 	rds_relay_heir_take(&r->addr, r->scope);
 	rds_transports_take_part(rds_transport_set.node);
 	atomic_fetch_add(&rds_route_gen, 1); /* messages that wait may go now */
+	rds_route_retry_from(&r->addr);
 	return true;
 }
 
@@ -191,12 +193,14 @@ static bool role_try(struct node_role *r)
 	pid_t pid;
 	int ret;
 
+	rds_relay_owner_soon(&r->soon, false);
 	if (rds_transport_node_has(&r->addr, r->scope))
 		return true;
 	pid = rds_relay_owner_pid(&r->addr, r->scope);
 	if (pid) {
 		r->tries = r->gave_way = 0;
 		r->taken_since = 0;
+		rds_route_retry_from(&r->addr);
 		role_watch(r, pid);
 		return false;
 	}

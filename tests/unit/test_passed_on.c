@@ -136,6 +136,36 @@ START_TEST(test_nobody_has_it_yet)
 }
 END_TEST
 
+/* It goes as soon as this process has the port, however long the pauses between looks are by then. */
+START_TEST(test_goes_at_once)
+{
+	setenv("RDS_PRELOAD_RECONNECT_MIN_MS", "60000", 1);
+	setenv("RDS_PRELOAD_RECONNECT_MAX_MS", "60000", 1);
+	rds_options_reset();
+	fake.claim = -EADDRINUSE;
+	waits(5);
+	mock_clock_pass(SECOND / 20);
+	is_unsent(1);
+	ck_assert_uint_eq(locked(&fake.neps), 0);
+	fake.claim = 1;
+	mock_clock_pass(SECOND / 20);
+	is_unsent(1);
+	await(locked(&fake.neps) == 1);
+}
+END_TEST
+
+/* Nobody is waited for any longer who has found that the port is somebody else's. */
+START_TEST(test_is_taken)
+{
+	fake.claim = -EADDRINUSE;
+	waits(5);
+	mock_clock_pass(SECOND / 10);
+	is_unsent(1);
+	mock_clock_pass(SECOND / 5);
+	is_unsent(0);
+}
+END_TEST
+
 static _Atomic bool sent;
 
 static void sends(void *arg)
@@ -166,6 +196,8 @@ int main(void)
 	tcase_add_test(tc, test_left);
 	tcase_add_test(tc, test_stays);
 	tcase_add_test(tc, test_nobody_has_it_yet);
+	tcase_add_test(tc, test_goes_at_once);
+	tcase_add_test(tc, test_is_taken);
 	tcase_add_test(tc, test_helper_sends_at_the_end);
 	return suite_run(s);
 }
