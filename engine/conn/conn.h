@@ -458,6 +458,7 @@ void rds_route_requeue(const struct rds_conn_id *id, struct rds_queue_item *list
 bool rds_route_send_list(const struct rds_conn_id *id, struct rds_queue_item *list, bool far);
 /* Puts the message behind all others of that connection.  control held. */
 void rds_route_append(struct rds_conn *to, struct rds_queue_item *q);
+void rds_route_queue(struct rds_conn *to, struct rds_queue_item *q); /* sent by a flush that follows */
 /*
  * The messages that wait there go to their new routes.  local: the address is this host's.  control
  * held.

@@ -12,7 +12,8 @@
  *
  * What is relayed gets a header of its own, with the ports, and towards a member K's number (relay_had.c):
  * neither side believes what is of this library alone.  It is received under rx, and waits in one list for a
- * thread without locks, which moves it with `control` held from end to end.  So it stays in order.
+ * thread without locks, which moves it with `control` held from end to end.  So it stays in order.  It is sent behind
+ * that, without the lock, all together.
  *
  * Until K answers, messages wait in the member that sends them, count against SO_SNDBUF there, and are dropped with
  * its sockets, as if it had the connection.  It is told by the header of each map, and by its first message, a map,
@@ -400,12 +401,35 @@ static void relay_drop(struct rds_queue_item *q)
 	rds_queue_item_free(q);
 }
 
+/*
+ * rds_conn_work_run(), which has called, sends it as the next thing, without `control`: to send wakes another process.
+ * That one may take this processor at once, and another thread that relays its answer would need the lock.
+ */
+static void relay_append(struct rds_conn *to, struct rds_queue_item *q)
+{
+	rds_route_queue(to, q);
+	rx_lock();
+	rds_conn_work_add(to);
+	rx_unlock();
+}
+
+/* Does the member leave so much here?  What has not been offered to it yet does not count. */
+static bool relay_is_left(struct rds_conn *to, uint32_t limit)
+{
+	if (likely(atomic_load(&to->answer_bytes) <= limit))
+		return false;
+	rds_lock(&to->tx);
+	rds_queue_flush(to);
+	rds_unlock(&to->tx);
+	return atomic_load(&to->answer_bytes) > limit;
+}
+
 /* K is told that the port is congested, until half of that has gone. */
 static void relay_hold(struct rds_conn *to, uint16_t port, uint32_t limit)
 {
 	struct rds_conn_seldom *s;
 
-	if (atomic_load(&to->answer_bytes) <= limit)
+	if (!relay_is_left(to, limit))
 		return;
 	rx_lock();
 	s = rds_conn_seldom_get(to);
@@ -447,7 +471,7 @@ static void relay_to_member(struct rds_queue_item *q, const struct rds_conn_id *
 	}
 	registry_sock_mailbox(rds_node_registry, own.sock, &room);
 	rds_queue_answer_add(to, q);
-	rds_route_append(to, q);
+	relay_append(to, q);
 	relay_hold(to, port, room.rcvbuf);
 }
 
@@ -455,7 +479,7 @@ static void relay_one(struct rds_queue_item *q)
 {
 	q->next = NULL;
 	if (q->answers)
-		rds_route_append(q->node, q);
+		relay_append(q->node, q);
 	else
 		relay_to_member(q, &q->node->id);
 }

@@ -148,7 +148,7 @@ static bool far_port_still_goes_to(const struct rds_addr *dst, struct rds_conn_i
 	return false;
 }
 
-void rds_route_append(struct rds_conn *to, struct rds_queue_item *q)
+static void route_queue(struct rds_conn *to, struct rds_queue_item *q, bool flush)
 {
 	bool start;
 
@@ -168,12 +168,22 @@ void rds_route_append(struct rds_conn *to, struct rds_queue_item *q)
 	if (unlikely(q->ref))
 		rds_relay_is_queued(to, q);
 	rds_queue_item_mean(to, q, NULL);
-	if (to->kind != RDS_CONN_UNROUTED)
+	if (flush && to->kind != RDS_CONN_UNROUTED)
 		rds_queue_flush(to);
 	start = rds_conn_start_locked(to);
 	rds_unlock(&to->tx);
 	if (start)
 		rds_timer_set(&to->retry, os_now_ns());
+}
+
+void rds_route_append(struct rds_conn *to, struct rds_queue_item *q)
+{
+	route_queue(to, q, true);
+}
+
+void rds_route_queue(struct rds_conn *to, struct rds_queue_item *q)
+{
+	route_queue(to, q, false);
 }
 
 static struct rds_queue_item *queue_set_aside(struct rds_conn *conn, unsigned *n)
