@@ -160,7 +160,9 @@ static struct rds_conn *conn_new(enum rds_conn_kind kind, const struct rds_conn_
 	atomic_store(&conn->state, RDS_CONN_DOWN);
 	rx_lock();
 	*err = node && (!rds_conn_seldom_get(conn) || !rds_conn_seldom_get(node)) ? -ENOMEM : rds_cong_attach(conn);
-	if (!*err && node)
+	if (*err)
+		conn->relay = RDS_RELAY_NONE;
+	else if (node)
 		rds_relay_begin(conn, node);
 	rx_unlock();
 	rds_unlock(&conn->tx);

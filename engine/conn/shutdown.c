@@ -441,10 +441,13 @@ void rds_conn_down(struct rds_conn *conn, struct rds_ep *ep, int why, bool peer_
 
 /*
  * Gives back what it has grown: the next user may need none of it.  tx and rx held, since a thread
- * that has taken the connection off the work list may not have looked at it yet.
+ * that has taken the connection off the work list may not have looked at it yet.  It must find nothing to do: a map
+ * for a member would be made from what is freed here.
  */
 static void conn_shed(struct rds_conn *conn)
 {
+	conn->relay = RDS_RELAY_NONE;
+	conn->want_map = conn->want_flush = conn->want_push = false;
 	atomic_store(&conn->nredirects_out, 0);
 	atomic_store(&conn->nredirects_in, 0);
 	if (conn->seldom) {
