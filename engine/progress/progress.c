@@ -36,6 +36,7 @@
 #define LOOK_BYTES 65536  /* bytes between two looks of sends, ... */
 #define LOOK_MESSAGE 4096 /* ... where each message counts this much more */
 #define ROUNDS 256	  /* of receiving before the helper looks at its events and timers again */
+#define ROUNDS_NS 1000000 /* ... if these are long: a host may send as fast as it is received from */
 #define VAIN_CALLS 16	  /* of a thread, between two looks whether the helper's tick is late, ... */
 #define LATE_NS (2 * TICK_NS)
 #define WAY_NS 1000000 /* ... and how long the thread sleeps then, at most */
@@ -402,10 +403,11 @@ static void lazy_tick(struct rds_timer *tm)
 
 void rds_progress_helper_round(void)
 {
+	const uint64_t since = os_now_ns();
 	bool begin, quiet;
 	unsigned i;
 
-	for (i = 0; i < ROUNDS && rds_progress_round(); i++)
+	for (i = 0; i < ROUNDS && rds_progress_round() && os_now_ns() - since < ROUNDS_NS; i++)
 		;
 	rds_conn_work_run();
 	/* two processes that end at once would wait for each other's acknowledgements */

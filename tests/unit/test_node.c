@@ -681,6 +681,39 @@ START_TEST(test_closed_or_handed_off)
 }
 END_TEST
 
+static unsigned looks;
+
+static bool takes_long(struct rds_transport *t)
+{
+	(void)t;
+	looks++;
+	atomic_fetch_add(&mock_now, 2000000);
+	return true;
+}
+
+static void rounds(void *arg)
+{
+	struct rds_transport_ops *ops = arg, *usual = (struct rds_transport_ops *)(uintptr_t)fake.t.ops;
+
+	*ops = *usual;
+	ops->progress = takes_long;
+	fake.t.ops = ops;
+	rds_progress_helper_round();
+	fake.t.ops = usual;
+}
+
+/* A host sends as fast as it is received from: the helper looks at its timers all the same. */
+START_TEST(test_long_rounds)
+{
+	struct rds_transport_ops ops;
+
+	begin();
+	in_helper(rounds, &ops);
+	ck_assert_uint_ge(looks, 1);
+	ck_assert_uint_le(looks, 2);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("node");
@@ -708,5 +741,6 @@ int main(void)
 	tcase_add_test(tc, test_scopes);
 	tcase_add_test(tc, test_owner_has_ended);
 	tcase_add_test(tc, test_closed_or_handed_off);
+	tcase_add_test(tc, test_long_rounds);
 	return suite_run(s);
 }
