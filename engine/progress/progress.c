@@ -36,7 +36,7 @@
 #define LOOK_BYTES 65536  /* bytes between two looks of sends, ... */
 #define LOOK_MESSAGE 4096 /* ... where each message counts this much more */
 #define ROUNDS 256	  /* of receiving before the helper looks at its events and timers again */
-#define ROUNDS_NS 1000000 /* ... if these are long: a host may send as fast as it is received from */
+#define ROUNDS_NS TICK_NS /* ... if these are long: a host may send as fast as it is received from */
 #define VAIN_CALLS 16	  /* of a thread, between two looks whether the helper's tick is late, ... */
 #define LATE_NS (2 * TICK_NS)
 #define WAY_NS 1000000 /* ... and how long the thread sleeps then, at most */

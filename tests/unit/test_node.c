@@ -687,7 +687,7 @@ static bool takes_long(struct rds_transport *t)
 {
 	(void)t;
 	looks++;
-	atomic_fetch_add(&mock_now, 2000000);
+	atomic_fetch_add(&mock_now, 20000000);
 	return true;
 }
 
