@@ -15,11 +15,10 @@
  */
 #include "engine/conn/client.h"
 #include "engine/conn/port_cache.h"
+#include "engine/conn/relay.h"
 #include "engine/node/local_address.h"
 
 #include <string.h>
-
-#include "engine/conn/relay.h"
 
 #define HANDOVER_MS 16 /* interval of the checks of a port of this host that changes its owner */
 #define ASK_AT_ONCE 16 /* ports of one address; more when these are answered */

@@ -197,8 +197,8 @@ enum rds_rx_verdict rds_conn_node_receive(struct rds_conn *conn, struct rds_ep *
 /*
  * Kernel RDS that has had eight paths to this address, before this library took it over, connects all of them again, and
  * none says which it is.  Once it has been told that there is one, it speaks over its first path only.  So a path over
- * which it has said nothing makes way for the next one that comes, until it speaks.  Only such a node connects while it
- * has a connection.  rx held.
+ * which it has said nothing makes way for the next one that comes, until it speaks.  Not while messages are under way: on
+ * another path, which has old numbers, they could be taken for duplicates.  rx held.
  */
 static bool node_path_is_mute(struct rds_conn *conn)
 {
@@ -232,12 +232,14 @@ void rds_conn_asked(struct rds_transport *t, const struct rds_conn_id *id)
 {
 	int why;
 	struct rds_conn *conn = rds_conn_for_request(t, id, &why);
-	bool up, mute;
+	bool up, mute, rests;
 
 	if (!conn)
 		return;
 	rds_lock(&conn->tx);
 	up = conn->ep;
+	rds_queue_reap(conn);
+	rests = !conn->count && !conn->queue;
 	rds_unlock(&conn->tx);
 	if (!up) {
 		if (!conn->pending)
@@ -245,7 +247,7 @@ void rds_conn_asked(struct rds_transport *t, const struct rds_conn_id *id)
 		return;
 	}
 	rx_lock();
-	mute = node_path_is_mute(conn);
+	mute = rests && node_path_is_mute(conn);
 	conn->want_map = true;
 	rds_conn_work_add(conn);
 	rx_unlock();
