@@ -164,6 +164,13 @@ static void owner_detach_channel(struct rds_owner_channel *h, bool read)
 
 /* ---- requests ---- */
 
+/* The call was not made: the borrower makes it anew, over another channel or with another owner. */
+static void owner_send_retry(struct rds_owner_channel *h, uint32_t seq)
+{
+	rds_owner_channel_say(h, RDS_SHARE_RETRY, seq, 0);
+	owner_detach_channel(h, true);
+}
+
 static int owner_send_outcome(struct rds_owner_channel *h, uint32_t seq, struct rds_owner_reply *r)
 {
 	int err = rds_owner_send_reply(h, seq, r);
@@ -182,6 +189,11 @@ bool rds_owner_try_call(struct rds_owner_channel *h, const struct rds_owner_requ
 	int err = 0;
 
 	*gone = false;
+	if (slept && atomic_load(&h->owner->sk->handing_off)) {
+		*gone = true;
+		owner_send_retry(h, call->req.seq);
+		return true;
+	}
 	/*
 	 * READY is sent before the send is made: an owner that is killed after it has sent must not
 	 * be taken for one that has not.
@@ -194,11 +206,9 @@ bool rds_owner_try_call(struct rds_owner_channel *h, const struct rds_owner_requ
 	}
 	rds_owner_serve(h->owner, call, &r);
 	if (r.a.result == -EBADF && atomic_load(&h->owner->sk->handing_off)) {
-		/* The call was not made: the borrower asks the next owner. */
 		rds_owner_reply_free(&r);
-		rds_owner_channel_say(h, RDS_SHARE_RETRY, call->req.seq, 0);
 		*gone = true;
-		owner_detach_channel(h, true);
+		owner_send_retry(h, call->req.seq);
 		return true;
 	}
 	if (r.sleeps && call->req.may_wait) {
@@ -265,12 +275,6 @@ static bool owner_can_send_lease(const struct rds_owner_channel *h)
 	int fds[RDS_LEASE_FDS];
 
 	return h->bare && rds_lease_fds(h->owner->sk, fds) != 0;
-}
-
-static void owner_send_retry(struct rds_owner_channel *h, uint32_t seq)
-{
-	rds_owner_channel_say(h, RDS_SHARE_RETRY, seq, 0);
-	owner_detach_channel(h, true);
 }
 
 void rds_owner_leases_made(void)
@@ -379,6 +383,26 @@ static bool owner_take_packet(struct rds_owner_channel *h, size_t len, int memfd
 	return false;
 }
 
+/*
+ * This process hands off the socket, and may end at any moment.  A request that it had read and not
+ * answered would be one of which the borrower does not know whether it was carried out.  One that
+ * was left unread was not, and the kernel tells that with the end of the channel (ECONNRESET),
+ * whether it ends here or with the process.  What goes back to the queue is read: the queue is
+ * handed off.
+ */
+static bool owner_leaves_unread(struct rds_owner_channel *h)
+{
+	struct rds_share_request q;
+
+	if (likely(!atomic_load(&h->owner->sk->handing_off)))
+		return false;
+	if (os_recv(atomic_load(&h->fd), &q, sizeof(q), MSG_PEEK | MSG_DONTWAIT) != sizeof(q) ||
+	    q.op == RDS_SHARE_PUT_BACK)
+		return false;
+	owner_detach_channel(h, true);
+	return true;
+}
+
 static void owner_channel_event(struct rds_helper_event *ev, uint32_t events)
 {
 	struct rds_owner_channel *h = container_of(ev, struct rds_owner_channel, ev);
@@ -389,6 +413,8 @@ static void owner_channel_event(struct rds_helper_event *ev, uint32_t events)
 
 	(void)events;
 	while (more && most--) {
+		if (owner_leaves_unread(h))
+			return;
 		n = os_pass_recv(atomic_load(&h->fd), packet, RDS_SHARE_PACKET + 1, fds, &nfds, &lost, MSG_DONTWAIT);
 		if (n == -EAGAIN || n == -EINTR)
 			return;

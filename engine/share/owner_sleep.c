@@ -50,10 +50,6 @@ static void owner_end_barrier(struct rds_owner_channel *h)
 	struct rds_owner_reply r;
 	bool gone;
 
-	if (atomic_load(&h->owner->sk->handing_off)) {
-		rds_owner_wake(); /* the next round tells the borrower to ask the next owner */
-		return;
-	}
 	rds_owner_serve(h->owner, h->call, &r);
 	gone = rds_owner_channel_say(h, RDS_SHARE_READY, h->seq, 0) || rds_owner_send_reply(h, h->seq, &r);
 	rds_owner_reply_free(&r);
@@ -69,6 +65,10 @@ void rds_owner_sleep_expired(struct rds_timer *tm)
 
 	if (!h->call)
 		return;
+	if (atomic_load(&h->owner->sk->handing_off)) {
+		rds_owner_wake(); /* the next round tells the borrower to ask the next owner */
+		return;
+	}
 	if (h->call->req.op == RDS_SHARE_BARRIER) {
 		owner_end_barrier(h);
 		return;

@@ -9,19 +9,6 @@
 #include "engine/sys/patience.h"
 #include "tests/unit/handoff_helper.h"
 
-static struct rds_sock *over_tcp(int *fd, struct sockaddr_in *sin)
-{
-	socklen_t room = sizeof(*sin);
-	struct rds_sock *sk;
-
-	*sin = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	*fd = rds_call_socket(SOCK_SEQPACKET, 0, &sk);
-	ck_assert_int_eq(rds_call_setsockopt(sk, *fd, SOL_RDS, SO_RDS_TRANSPORT, &(int){RDS_TRANS_TCP}, 4), 0);
-	ck_assert_int_eq(rds_call_bind(sk, (struct sockaddr *)sin, sizeof(*sin)), 0);
-	ck_assert_int_eq(rds_call_getsockname(sk, (struct sockaddr *)sin, &room), 0);
-	return sk;
-}
-
 static void ck_saved(struct rds_sock *sk, uint64_t mask, uint64_t notify, bool seen)
 {
 	struct rds_share_state st;
@@ -46,8 +33,8 @@ START_TEST(congestion_is_in_the_lease)
 	struct rds_sock *s, *d;
 	int s_fd, d_fd;
 
-	s = over_tcp(&s_fd, &unused);
-	d = over_tcp(&d_fd, &name);
+	s = bound_over_tcp(&s_fd, &unused);
+	d = bound_over_tcp(&d_fd, &name);
 	ck_assert_int_eq(rds_call_setsockopt(s, s_fd, SOL_RDS, RDS_CONG_MONITOR, &(int){1}, 4), 0);
 	ck_assert_int_eq(rds_call_setsockopt(d, d_fd, SOL_SOCKET, SO_RCVBUF, &(int){4096}, 4), 0);
 	rds_share_begin();
