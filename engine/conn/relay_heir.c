@@ -350,7 +350,8 @@ void rds_relay_heir_take(const struct in6_addr *addr, uint32_t scope)
 		if (err == -EAGAIN)
 			break;
 		if (err)
-			rds_warn("what the former owner of the address had of another host is lost: %s",
+			rds_warn("messages between another host and processes of this one are lost with the former "
+				 "owner of the address: %s",
 				 err == -EMFILE ? RDS_LOG_EMFILE : strerror(-err));
 		if (!dropped)
 			rds_trunk_box_drop_first(atomic_load(box));
@@ -388,7 +389,8 @@ void rds_relay_heir_go_on(void)
 			      : rds_transport_set.node->ops->kept_adopt(rds_transport_set.node, &c->id,
 									atomic_load(&c->fd), c->trunk, c->number);
 		if (err) {
-			rds_warn("what another host had sent to the former owner is lost: %s", strerror(-err));
+			rds_warn("what another host had sent to the former owner of the address is lost: %s",
+				 strerror(-err));
 			heir_connect(&c->id);
 		}
 		free(c);

@@ -321,7 +321,7 @@ static void trunk_make(struct rds_conn *node)
 	if (err) {
 		atomic_store(&node->seldom->wants_trunk, err != -ENOSYS);
 		rds_warn_once("what other processes send and get over this one may be lost if it is killed: %s",
-			      strerror(-err));
+			      err == -EMFILE ? RDS_LOG_EMFILE : strerror(-err));
 		rds_trunk_put(t);
 		return;
 	}

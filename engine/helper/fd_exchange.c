@@ -224,8 +224,8 @@ static bool fd_number_is_free(void)
 	while (fd == -EMFILE && rds_helper_reserve_release())
 		fd = os_fcntl(os_fd(&exchange.end), F_DUPFD_CLOEXEC, 0);
 	if (fd < 0) {
-		rds_warn("the RDS engine's helper has no descriptor left and does not serve all sockets: raise `ulimit "
-			 "-n`");
+		rds_warn("the RDS engine's helper has no descriptor left and does not serve all "
+			 "sockets: " RDS_LOG_EMFILE);
 		exchange.again.fn = drain_again;
 		rds_timer_set(&exchange.again, os_now_ns() + RETRY_NS);
 		return false;
@@ -251,8 +251,8 @@ bool rds_fd_exchange_drain(void)
 		if (n == 0)
 			return false;
 		if (lost)
-			rds_warn_once("the RDS engine's helper has lost a descriptor and does not serve a socket: "
-				      "raise `ulimit -n`");
+			rds_warn_once("the RDS engine's helper has lost a descriptor and does not serve a "
+				      "socket: " RDS_LOG_EMFILE);
 		export_deliver(&pk, fds, nfds);
 	}
 	return true;

@@ -576,7 +576,7 @@ int reg_file_grow(struct registry *reg)
 	int ret;
 
 	if (had >= REG_SOCKS) {
-		rds_error("registry: %u sockets on this node, no more are possible", REG_SOCKS);
+		rds_error("registry: %u sockets on this node, no more are possible: close some", REG_SOCKS);
 		return -ENFILE;
 	}
 	ret = entries_reserve(reg, had, had + REG_CHUNK);

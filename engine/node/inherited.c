@@ -109,7 +109,7 @@ int reg_inherited_join(struct registry *reg)
 	ret = reg_file_netns() == reg->identity.netns ? os_fd_register_hook(&reg->fds.n[0], reg_fd_moved, reg)
 						      : -EAGAIN;
 	if (ret && ret != -EAGAIN)
-		rds_warn("registry: the inherited descriptor of %s cannot be kept (%s): try again with more memory",
+		rds_warn("registry: the inherited descriptor of %s cannot be kept (%s): more memory is needed",
 			 reg->path, strerror(-ret));
 	if (!ret)
 		ret = reg_file_join(reg);

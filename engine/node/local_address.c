@@ -76,8 +76,8 @@ static int probe_socket(int family)
 	if (fd == -EAFNOSUPPORT || fd == -EPROTONOSUPPORT)
 		return -EADDRNOTAVAIL; /* no such family on this host, so no such address */
 	if (fd < 0) {
-		rds_error("cannot check a local address: no datagram socket (errno %d); raise the limit of open files",
-			  -fd);
+		rds_error("cannot check a local address, because no socket can be opened: %s",
+			  fd == -EMFILE ? RDS_LOG_EMFILE : strerror(-fd));
 		return -ENOMEM;
 	}
 	return fd;

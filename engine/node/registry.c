@@ -54,7 +54,7 @@ int registry_open(struct registry **out)
 	}
 	reg = calloc(1, sizeof(*reg));
 	if (!reg) {
-		rds_error("registry: no memory");
+		rds_error("there is no memory for the RDS engine (ulimit -v; after mlockall() ulimit -l)");
 		atomic_store(&opener, 0);
 		return -ENOMEM;
 	}

@@ -186,7 +186,7 @@ void rds_progress_exit_now(bool interrupted)
 			nap *= 2;
 	}
 	if (n > 0)
-		rds_warn("messages could not be handed over within RDS_PRELOAD_LINGER_MS, and end with this process");
+		rds_warn("messages could not be handed over within RDS_PRELOAD_LINGER_MS and are lost");
 	else if (n < 0)
 		rds_warn("the process ends in the middle of an RDS call%s: what it has sent may be lost",
 			 interrupted ? ", in a signal handler" : " of another thread");

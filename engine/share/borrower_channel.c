@@ -71,7 +71,7 @@ static int channel_connect(int fd, struct borrower_call *c, struct borrower_chan
 	int sv[2], err = os_socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv);
 
 	if (err == -EMFILE)
-		rds_warn_once("no descriptor for calls on an RDS socket that another process owns: raise `ulimit -n`");
+		rds_warn_once("no descriptor for calls on an RDS socket that another process owns: " RDS_LOG_EMFILE);
 	if (err < 0)
 		return err;
 	os_setsockopt(sv[0], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));

@@ -390,7 +390,7 @@ static int handoff_prepare_in(int fd)
 		rds_borrower_hang_up(fd);
 		if (!os_fds_available(fd, want)) {
 			rds_warn_once("this process cannot take over an RDS socket, because it has no descriptors "
-				      "left: raise `ulimit -n`");
+				      "left: " RDS_LOG_EMFILE);
 			return -EMFILE;
 		}
 	}

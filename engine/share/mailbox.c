@@ -328,8 +328,8 @@ static int batch_write(const struct rds_conn *unrouted, uint16_t port, int64_t r
 		d->weight += mailbox_weight(m.len);
 	}
 	if (err == -EFBIG)
-		rds_warn_once("a message for an RDS socket without an owner is left for it in a file in memory: raise "
-			      "the limit of file sizes (ulimit -f)");
+		rds_warn_once("a message for an RDS socket without an owner cannot be left for it, because that takes "
+			      "a file in memory: raise the limit of file sizes (ulimit -f)");
 	if (!p->n_messages)
 		return err;
 	return os_fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);

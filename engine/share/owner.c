@@ -357,7 +357,7 @@ static bool owner_refuse_cut(struct rds_owner_channel *h, size_t len)
 	owner_settle_unread(h, true);
 	if (!h->call && !rds_owner_want_room()) {
 		rds_warn_once("a process that shares an RDS socket cannot send on it, because this process has no "
-			      "descriptor left for the message: raise `ulimit -n` of this process");
+			      "descriptor left for the message: " RDS_LOG_EMFILE);
 		if (!rds_owner_send_result(h, q.seq, -EMFILE))
 			return false;
 	}

@@ -259,8 +259,8 @@ static bool attach_is_sound(const struct rds_sock *sk, const struct rds_share_at
 			    unsigned nfds)
 {
 	if (nfds < 2)
-		rds_warn_once("another process cannot share an RDS socket, because descriptors were lost: raise "
-			      "`ulimit -n` of this process");
+		rds_warn_once(
+			"another process cannot share an RDS socket, because descriptors were lost: " RDS_LOG_EMFILE);
 	else if (nfds == 2 && hello->magic == RDS_SHARE_MAGIC && hello->version == RDS_SHARE_VERSION)
 		/* else no library has sent this */
 		return fd_is_standin_of(sk, fds[1]) && !fd_is_of_socket(sk, fds[0]);

@@ -17,7 +17,7 @@ static void spread_note_socket(struct rds_sock *sk, void *any)
 	*(bool *)any = true;
 	if (rds_lease_make(sk))
 		rds_warn_once("no descriptor or memory for the lease of an RDS socket: if this process is killed, the "
-			      "socket ends for all processes; raise `ulimit -n`");
+			      "socket ends for all processes; " RDS_LOG_EMFILE);
 }
 
 /*

@@ -201,7 +201,7 @@ unsigned rds_sock_exported(void *socket, int *fds, unsigned nfds)
 	/* in a shared table, fds[0] may be the program's by now */
 	err = rds_helper_event_add(&sk->ev, os_fd_slot(&sk->pair), EPOLLIN | EPOLLRDHUP | EPOLLET);
 	if (err)
-		rds_error("a socket cannot be watched (%s): its last close may go unnoticed", strerror(-err));
+		rds_warn("an RDS socket cannot be watched (%s): its last close may go unnoticed", strerror(-err));
 	return 1;
 }
 
@@ -318,9 +318,10 @@ int rds_sock_new(int pair, uint64_t inode, struct rds_sock **out)
  */
 void rds_sock_export_late(struct rds_sock *sk)
 {
-	if (sk->exported && rds_sock_export(sk))
-		rds_warn("a socket that was taken over from another process is not watched: its last close may go "
-			 "unnoticed");
+	int err = sk->exported ? rds_sock_export(sk) : 0;
+
+	if (err)
+		rds_warn("an RDS socket cannot be watched (%s): its last close may go unnoticed", strerror(-err));
 }
 
 void rds_sock_set_error(struct rds_sock *sk, int err)

@@ -336,18 +336,25 @@ static const char *error_text(int err)
 #endif
 }
 
-/* Logged once, before the first line that goes to stderr because the file cannot be opened. */
-static void warn_no_file(int fd, int err)
+static void __attribute__((format(printf, 2, 3))) line_warn(int fd, const char *fmt, ...)
 {
 	char line[LINE_MAX_LEN];
 	size_t used = 0;
+	va_list ap;
 
-	if (atomic_load(&rds_log_max) < RDS_LOG_WARN || atomic_flag_test_and_set(&file_missed))
-		return;
 	line_start(line, &used, RDS_LOG_WARN);
-	line_add(line, &used, "RDS_PRELOAD_LOG_FILE=%.800s cannot be opened: %s; lines go to standard error", file_path,
-		 error_text(-err));
+	va_start(ap, fmt);
+	line_addv(line, &used, fmt, ap);
+	va_end(ap);
 	line_write(fd, line, used);
+}
+
+/* Logged once, before the first line that goes to stderr because the file cannot be opened. */
+static void warn_no_file(int fd, int err)
+{
+	if (atomic_load(&rds_log_max) >= RDS_LOG_WARN && !atomic_flag_test_and_set(&file_missed))
+		line_warn(fd, "RDS_PRELOAD_LOG_FILE=%.800s cannot be opened: %s; lines go to standard error", file_path,
+			  error_text(-err));
 }
 
 void rds_log_at(struct rds_log_site *site, enum rds_log_level level, const char *fmt, ...)

@@ -113,8 +113,8 @@ int os_memfd_sealed(const struct iovec *iov, unsigned n)
 	if (!err)
 		return fd;
 	if (err == -EFBIG)
-		rds_warn_once("a long message of an RDS socket that processes share is a file in memory: raise the "
-			      "limit of file sizes (ulimit -f)");
+		rds_warn_once("a long message of an RDS socket that processes share cannot pass between them, because "
+			      "it is a file in memory: raise the limit of file sizes (ulimit -f)");
 	if (fd >= 0)
 		os_close(fd);
 	return err;

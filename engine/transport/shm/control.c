@@ -49,7 +49,7 @@ ssize_t shm_ctl_recv(int fd, struct shm_ctl_msg *msg, int fds[OS_PASS_MAX], unsi
 	if (n < 0)
 		return n;
 	if (lost)
-		rds_warn("cannot take the descriptors of another process: this one has too many open (ulimit -n?)");
+		rds_warn("cannot take the descriptors of another process: " RDS_LOG_EMFILE);
 	return n == 0 || ctl_msg_valid(msg, (size_t)n) ? n : -EPROTO;
 }
 

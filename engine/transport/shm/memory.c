@@ -240,9 +240,10 @@ int shm_rings_check_limit(void)
 
 	if (os_syscall(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, (long)&limit, 0, 0) || limit.rlim_cur >= least)
 		return 0;
-	rds_error("memory shared with another process is a file of %zu KiB or more: raise the limit of file sizes "
-		  "(ulimit -f)",
-		  least / 1024);
+	rds_error(
+		"no RDS socket can be bound, because memory shared with another process is a file of %zu KiB or more: "
+		"raise the limit of file sizes (ulimit -f)",
+		least / 1024);
 	return -EFBIG;
 }
 

@@ -29,7 +29,7 @@ static int peer_identity_check(struct shm_peer *p, const struct shm_ctl_msg *msg
 	}
 	if (err == -EAGAIN) {
 		rds_warn_once("it cannot be told now whether process %d of user %u is what it says (no descriptor is "
-			      "free, or too many ask it): it tries again. " RDS_LOG_EMFILE,
+			      "free, or too many ask it): it tries again; " RDS_LOG_EMFILE,
 			      (int)p->cred.pid, (unsigned)p->cred.uid);
 		return err;
 	}
@@ -173,8 +173,8 @@ static bool peer_fds_fit(struct shm_peer *p)
 
 	while (!os_fds_available(p->fd, want))
 		if (!rds_helper_reserve_release() && !shm_cold_make_room(p, true)) {
-			rds_warn("cannot take the descriptors of another process: this one has too many open (ulimit "
-				 "-n?); its messages wait");
+			rds_warn(
+				"cannot take the descriptors of another process, whose messages wait: " RDS_LOG_EMFILE);
 			return false;
 		}
 	return true;

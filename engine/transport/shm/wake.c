@@ -428,7 +428,8 @@ int shm_bell_add(struct shm_ep *ep)
 		ep->bell_here = bell;
 		return 0;
 	}
-	rds_error("more than %u connections in one process", SHM_BELLS);
+	rds_error("more than %u connections in one process: messages that need another one wait until one has ended",
+		  SHM_BELLS);
 	return -ENOSPC;
 }
 

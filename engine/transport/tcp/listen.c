@@ -26,7 +26,7 @@ static struct tcp_listener *listen_find(const struct in6_addr *laddr, uint32_t s
 static void listen_pause(struct tcp_listener *l, int err)
 {
 	rds_warn("connections over TCP cannot be taken (%s): tried again%s", strerror(-err),
-		 err == -EMFILE || err == -ENFILE ? ". " RDS_LOG_EMFILE : "");
+		 err == -EMFILE || err == -ENFILE ? "; " RDS_LOG_EMFILE : "");
 	rds_helper_event_del(atomic_load(&l->fd));
 	rds_timer_set(&l->again, os_now_ns() + PAUSE_NS);
 }

@@ -156,8 +156,9 @@ static void rendezvous_try(void)
 		rendezvous_wait();
 	} else {
 		if (!rv.warned)
-			rds_warn("cannot listen at port %d of rdma_cm: %s", (int)rds_options()->cm_port,
-				 strerror(-err));
+			rds_warn("cannot listen at port %d of rdma_cm (%s): it is tried again; until then other hosts "
+				 "may not find this one's sockets",
+				 (int)rds_options()->cm_port, strerror(-err));
 		rv.warned = true;
 		rendezvous_retry(LATER_NS);
 	}

@@ -38,7 +38,7 @@ static void async_event_handle(struct verbs_dev *dev, enum ibv_event_type type, 
 		 * Events of ports and paths: queue pairs retry by themselves; what they cannot
 		 * recover from breaks them.
 		 */
-		rds_info("%s, port %d: %s", dev->name, port, vb.ibv_event_type_str(type));
+		rds_info("the RDMA device %s, port %d: %s", dev->name, port, vb.ibv_event_type_str(type));
 		return;
 	}
 }

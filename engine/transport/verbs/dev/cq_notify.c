@@ -47,7 +47,8 @@ static void cq_arm(struct verbs_dev *dev)
 	if (verbs_err(ibv_req_notify_cq(dev->cq, want == VERBS_SOLICITED)) == 0)
 		dev->armed = want;
 	else
-		rds_error("%s: completions cannot be reported (ibv_req_notify_cq): messages may be noticed late",
+		rds_error("the RDMA device %s: completions cannot be reported (ibv_req_notify_cq): messages may be "
+			  "noticed late",
 			  dev->name);
 }
 
@@ -74,7 +75,8 @@ static void helper_watch_cq(struct verbs_dev *dev, bool on)
 	if (!on)
 		rds_helper_event_del(dev->channel->fd);
 	else if (rds_helper_event_add(&dev->comp_ev, os_fd_adopted_slot(&dev->channel->fd), EPOLLIN))
-		rds_error("%s: the helper cannot watch for completions: messages may be noticed late", dev->name);
+		rds_error("the RDMA device %s: the helper cannot watch for completions: messages may be noticed late",
+			  dev->name);
 }
 
 /* The queue is armed already: chooses the receiver of the event. */

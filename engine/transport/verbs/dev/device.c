@@ -167,8 +167,8 @@ static void cq_limit_bufs(struct verbs_dev *dev)
 		return;
 	dev->caps.srq = cqe - sends;
 	if (dev->caps.srq < verbs_bufs_initial(dev))
-		rds_warn("%s: its completion queue of %u entries has room for %u receive buffers", dev->name, cqe,
-			 dev->caps.srq);
+		rds_warn("the RDMA device %s: its completion queue of %u entries has room for %u receive buffers",
+			 dev->name, cqe, dev->caps.srq);
 }
 
 /*

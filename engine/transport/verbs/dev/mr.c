@@ -39,8 +39,8 @@ static void mr_refused(struct verbs_dev *dev, size_t len, int err)
 	char limit[VERBS_LIMIT];
 
 	if (verbs_memlock_short(err))
-		rds_warn_once("%s: no %zu bytes more of the program's memory can be locked, so the library's threads "
-			      "carry out RDMA operations on it, which is slower: %s",
+		rds_warn_once("the RDMA device %s: no %zu bytes more of the program's memory can be locked, so the "
+			      "library's threads carry out RDMA operations on it, which is slower: %s",
 			      dev->name, len, verbs_memlock_limit(limit));
 	else
 		rds_debug("%s: a region of %zu bytes cannot be registered: %s", dev->name, len, strerror(-err));
@@ -96,7 +96,7 @@ static void mr_dereg(struct rds_device_mr *s)
 	int err = verbs_err(vb.ibv_dereg_mr(s->mr));
 
 	if (err && !s->dev->dead)
-		rds_warn("%s: a region cannot be unregistered: %s", s->dev->name, strerror(-err));
+		rds_warn("the RDMA device %s: a region cannot be unregistered: %s", s->dev->name, strerror(-err));
 	s->mr = NULL;
 	*s->prev = s->next;
 	if (s->next)

@@ -218,9 +218,8 @@ int verbs_bufs_new(struct verbs_dev *dev)
 		return err;
 	}
 	if (n < want)
-		rds_warn("%s: %u receive buffers of %u KiB instead of %u: the limit of locked memory (ulimit -l), or "
-			 "the "
-			 "device's own",
+		rds_warn("the RDMA device %s: %u receive buffers of %u KiB instead of %u, because the limit of locked "
+			 "memory (ulimit -l), or the device's own, allows no more",
 			 dev->name, n, (dev->caps.credits ? VERBS_FRAME : dev->caps.frame) >> 10, want);
 	dev->bufs = calloc(verbs_bufs_max(dev), sizeof(*dev->bufs));
 	if (!dev->bufs)

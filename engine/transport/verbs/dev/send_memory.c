@@ -87,7 +87,7 @@ void verbs_memlock_help(struct verbs_dev *dev, int err, const char *what, size_t
 	if (dev->helped || !verbs_memlock_short(err))
 		return;
 	dev->helped = true;
-	rds_error("%s: no memory for %s %zu bytes: %s, or make RDS_PRELOAD_VERBS_BUFFERS or "
+	rds_error("the RDMA device %s: no memory for %s %zu bytes: %s, or make RDS_PRELOAD_VERBS_BUFFERS or "
 		  "RDS_PRELOAD_VERBS_MEMORY smaller",
 		  dev->name, what, len, verbs_memlock_limit(limit));
 }

@@ -50,8 +50,8 @@ static bool frame_in_order(struct verbs_ep *ep, const struct verbs_buf *buf)
 		ep->unnumbered = true;
 		return true;
 	}
-	rds_warn("%s has lost or doubled something on its way from a peer (frame %u came as %u): connected anew, "
-		 "nothing is lost",
+	rds_warn("the RDMA device %s has lost or doubled something on its way from a peer (frame %u came as %u): "
+		 "connected anew, nothing is lost",
 		 ep->dev->name, be32toh(number), ep->frames_received);
 	verbs_ep_protocol_error(ep);
 	return false;

@@ -321,7 +321,7 @@ static void credit_refused(struct verbs_dev *dev, int err)
 {
 	verbs_memlock_help(dev, err, "a connection's receive buffers,", VERBS_OWN * VERBS_BUF_SMALL);
 	if (!atomic_exchange(&dev->full, true))
-		rds_warn("%s: no receive buffers for another connection: it is refused. "
+		rds_warn("the RDMA device %s: no receive buffers for another connection: it is refused. "
 			 "RDS_PRELOAD_VERBS_BUFFERS and the limit of locked memory say how many there can be "
 			 "(%u now; each idle connection needs %u small ones)",
 			 dev->name, dev->nbufs, VERBS_OWN);
