@@ -66,7 +66,7 @@ struct rds_conn_redirect {
 };
 
 #define RDS_REDIRECTS_MAX 16
-#define RDS_PONGS_MAX 16
+#define RDS_PONGS_MAX (1 << 15) /* far more than come before they are answered, except from a hostile peer */
 #define RDS_HELD_MAX 16
 struct rds_conn_sources;
 /*
@@ -82,8 +82,8 @@ struct rds_conn_seldom {
 	 * when a connection is made.
 	 */
 	struct rds_received refused;
-	uint16_t pongs[RDS_PONGS_MAX]; /* ports whose pings are to be answered */
-	unsigned npongs;
+	uint16_t *pongs; /* ports whose pings are to be answered */
+	unsigned npongs, pongs_room;
 	uint64_t beyond;   /* bytes that it has put behind a queue that was too long (receive.c) */
 	uint32_t peer_gen; /* the generation that a node has told (node.c); 0: none yet */
 	uint16_t peer_paths; /* ... and how many paths it offers; 0: it has not said */

@@ -8,6 +8,8 @@
  * keep to the protocol (receive_is_flood()); congestion holds senders back (cong.c).  Must not take
  * conn->tx: what has to be sent is left as work (work.c).
  */
+#include <stdlib.h>
+
 #include "engine/conn/client.h"
 #include "engine/conn/conn.h"
 #include "engine/conn/incoming.h"
@@ -46,6 +48,22 @@ static void receive_enqueue(struct rds_sock *sk, struct rds_inc *inc)
 	rds_sock_wake(sk, POLLIN | POLLRDNORM | RDS_WAIT_RECV);
 }
 
+/* False: no memory, or more than there may be. */
+static bool receive_note_ping(struct rds_conn_seldom *s, uint16_t sport)
+{
+	if (s->npongs == s->pongs_room) {
+		unsigned room = s->pongs_room ? 2 * s->pongs_room : 8;
+		uint16_t *pongs = room <= RDS_PONGS_MAX ? realloc(s->pongs, room * sizeof(*pongs)) : NULL;
+
+		if (!pongs)
+			return false;
+		s->pongs = pongs;
+		s->pongs_room = room;
+	}
+	s->pongs[s->npongs++] = sport;
+	return true;
+}
+
 /*
  * The kernel answers each ping at once.  Here the answer is sent when no lock of the receiver's is
  * held (conn_work_one()).
@@ -61,14 +79,13 @@ static enum rds_rx_verdict receive_ping(struct rds_conn *conn, const struct rds_
 	if (hdr->sport == 0)
 		return RDS_RX_DONE;
 	s = rds_conn_seldom_get(conn);
-	if (!s || s->npongs == RDS_PONGS_MAX) {
-		if (!(conn->t->ops->caps & (RDS_TCAP_DIRECT | RDS_TCAP_NODE)))
+	if (!s || !receive_note_ping(s, hdr->sport)) {
+		if (!(conn->t->ops->caps & RDS_TCAP_DIRECT))
 			return RDS_RX_LATER; /* a burst: the rest waits until these are answered */
 		rds_debug("too many pings wait for an answer: one is dropped");
 		return RDS_RX_DONE;
 	}
 	RDS_STAT_INC_RX(recv_ping);
-	s->pongs[s->npongs++] = hdr->sport;
 	rds_conn_work_add(conn);
 	return RDS_RX_DONE;
 }

@@ -452,6 +452,7 @@ static void conn_shed(struct rds_conn *conn)
 	atomic_store(&conn->nredirects_in, 0);
 	if (conn->seldom) {
 		free(conn->seldom->out);
+		free(conn->seldom->pongs);
 		free(conn->seldom->sources);
 		rds_trunk_refs_drop(&conn->seldom->refs, UINT64_MAX);
 		rds_trunk_put(conn->seldom->trunk);

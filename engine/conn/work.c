@@ -6,7 +6,6 @@
  * The list is guarded by rx.  Must not know why a connection is on it.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "engine/conn/client.h"
 #include "engine/conn/conn.h"
@@ -68,7 +67,7 @@ static bool conn_has_members(const struct rds_conn *conn)
 
 static void conn_work_one(struct rds_conn *conn)
 {
-	uint16_t pongs[RDS_PONGS_MAX];
+	uint16_t *pongs = NULL;
 	unsigned i, n = 0;
 	bool map, flush, push, start;
 
@@ -82,8 +81,9 @@ static void conn_work_one(struct rds_conn *conn)
 	rx_lock();
 	if (unlikely(conn->seldom)) {
 		n = conn->seldom->npongs;
-		memcpy(pongs, conn->seldom->pongs, n * sizeof(pongs[0]));
-		conn->seldom->npongs = 0;
+		pongs = conn->seldom->pongs;
+		conn->seldom->pongs = NULL;
+		conn->seldom->npongs = conn->seldom->pongs_room = 0;
 	}
 	map = conn->want_map;
 	flush = conn->want_flush;
@@ -113,6 +113,7 @@ static void conn_work_one(struct rds_conn *conn)
 		rds_conn_client.room_made();
 	for (i = 0; i < n; i++)
 		rds_conn_xmit_pong(conn, pongs[i]);
+	free(pongs);
 	if (unlikely(atomic_load_explicit(&conn->nredirects_out, memory_order_relaxed)))
 		rds_conn_redirect_send(conn);
 	start = unlikely(conn->relay == RDS_RELAY_NODE && atomic_load(&conn->state) == RDS_CONN_DOWN) &&

@@ -3,7 +3,7 @@
 """talk.py ask|answer|again|bye|alone|block|collect|full|waits|gather|closed|near|hold|tell OWN PEER [ARG]: a plain
 PF_RDS program.
 
-ask and answer are the two ends of a dialogue: messages of all lengths, a ping, congestion, what rds-info shows.
+ask and answer are the two ends of a dialogue: messages of all lengths, pings, congestion, what rds-info shows.
 answer says "bound" when it is: what comes before is dropped.
 again: a process that is killed and started again.  block, collect: many sockets that send, and who gets it all.
 full, waits: nobody answers yet, and what is sent fills SO_SNDBUF.  gather: who gets it in the end.
@@ -177,8 +177,11 @@ def ask(own, peer):
         while answer == b"hello" and data != answer:
             answer = receive(s)
         expect(f"{length} bytes", answer, data)
-    send(s, b"", name(peer, 0))
-    expect("pong", receive(s), b"")
+    for pings in (1, 200):
+        for _ in range(pings):
+            send(s, b"", name(peer, 0))
+        for _ in range(pings):
+            expect("pong", receive(s), b"")
     check_congestion(s, to, bound(own, PORT + 1), name(peer, PORT + 1))
     if not os.environ.get("TALK_KERNEL"):
         check_info(s, own)

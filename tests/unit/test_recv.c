@@ -275,9 +275,11 @@ static enum rds_rx_verdict ping(void)
 /* A burst of pings: what there is no room to note is offered again, and none of them is dropped. */
 START_TEST(test_pings)
 {
+	static const struct rds_transport_ops node_ops = {.ack = fake_ack, .caps = RDS_TCAP_NODE};
+	static struct rds_transport node = {.ops = &node_ops};
 	unsigned i;
 
-	conn.t = &transport;
+	conn.t = _i ? &node : &transport;
 	for (i = 0; i < RDS_PONGS_MAX; i++) {
 		ck_assert_int_eq(ping(), RDS_RX_DONE);
 	}
@@ -288,6 +290,8 @@ START_TEST(test_pings)
 	conn.seldom->npongs = 0; /* answered */
 	ck_assert_int_eq(ping(), RDS_RX_DONE);
 	ck_assert_uint_eq(conn.seldom->npongs, 1);
+	free(conn.seldom->pongs);
+	free(conn.seldom);
 }
 END_TEST
 
@@ -470,7 +474,7 @@ int main(void)
 	tcase_add_test(t, test_not_measured);
 	tcase_add_test(t, test_unseen);
 	tcase_add_test(t, test_leader_woken_often);
-	tcase_add_test(t, test_pings);
+	tcase_add_loop_test(t, test_pings, 0, 2);
 	t = suite_case(s, "owners", owners_setup, owners_teardown);
 	tcase_add_test(t, owner_meets_one_put_off);
 	tcase_add_test(t, owner_put_off_holds_up_later_ones);
