@@ -105,13 +105,13 @@ static void unsent(void)
 	close(s);
 }
 
-/* The connection of an address with itself. */
+/* The connection of an address with itself, or between two hosts with the other one's. */
 static void connection(void)
 {
 	static struct rds_info_connection list[4096];
 	socklen_t len = sizeof(list);
 	int s = rds_bound(), d = rds_bound();
-	struct name here = name_of(s);
+	struct name here = name_of(s), there = name_of(d);
 	unsigned i, found = 0, up = 0, advanced = 0, terminated = 0;
 	char byte;
 
@@ -119,7 +119,7 @@ static void connection(void)
 	receive(d, &byte, 1, 0);
 	check("connections", "42", "%s", rc(getsockopt(s, SOL_RDS, RDS_INFO_CONNECTIONS, list, &len)));
 	for (i = 0; i < len / sizeof(list[0]); i++) {
-		if (list[i].laddr != here.in.sin_addr.s_addr || list[i].faddr != here.in.sin_addr.s_addr)
+		if (list[i].laddr != here.in.sin_addr.s_addr || list[i].faddr != there.in.sin_addr.s_addr)
 			continue;
 		found++;
 		up += !!(list[i].flags & 4);
