@@ -8,6 +8,7 @@
  *	agent --calls NUMBER		(itself, under the preload) one program's calls
  *	agent --resident ADDRESS...	(the same) a node's process that is always there: of node 2,
  *					and "inside" has one of node 1
+ *	agent --meet ADDRESS OTHER	a ping, and what answers it: for "namespaces"
  *
  * To the library a host without any process that has RDS sockets is one that is down, and messages
  * wait for it.  The kernel's answers always: so there is a process with a socket at each address,
@@ -92,6 +93,17 @@ static void stay(char **addresses)
 		exit(1);
 	for (;;)
 		pause();
+}
+
+static void meet(const char *own, const char *other)
+{
+	struct name name = name_at(own, 0), to = name_at(other, 0);
+	int fd = rds_socket();
+
+	if (bind(fd, &name.sa, name.len) || sendto(fd, "", 0, MSG_DONTWAIT, &to.sa, to.len))
+		far_die("meet");
+	conf_arrives(fd);
+	exit(0);
 }
 
 /*
@@ -256,6 +268,8 @@ int main(int argc, char **argv)
 		serve_calls(atoi(argv[2]));
 	if (!strcmp(argv[1], "--resident"))
 		stay(argv + 2);
+	if (!strcmp(argv[1], "--meet") && argc == 4)
+		meet(argv[2], argv[3]);
 	address = argv[1];
 	listener = far_listen(address, &port);
 	resident(argv + 2);
