@@ -254,6 +254,18 @@ section_faults() # nothing lost while connections break and processes are killed
 	FAULT_SEED=$seed FAULT_ROUNDS=$(size 1 5) FAULT_CROWD=$(size 16 64) fault_suite main
 }
 
+# The conformance programs over TCP between this library and kernel RDS, each side in turn, in virtual
+# time.
+tcp_answers()
+{
+	local sides status=0
+	for sides in library-kernel kernel-library library-library; do
+		echo "---- $sides"
+		(delivered tests/conformance/run --reference --two --tcp $sides --build "$work/main" | counted) || worse $?
+	done
+	return $status
+}
+
 section_tcp() # two hosts over TCP: between network namespaces; in the soak also against the kernel's rds_tcp in the guest
 {
 	made main fault-programs tcp-programs || return 1
@@ -261,6 +273,7 @@ section_tcp() # two hosts over TCP: between network namespaces; in the soak also
 		status=0
 		(TCP_MESSAGES=$(size 2000 20000) TCP_BREAKS=$(size 10 200) TCP_TROUBLES=$(size 4 100) TCP_HOSTILE=$(size 0 40) TCP_SEED=$seed delivered tests/tcp/run --build "$work/main") || worse $?
 		[ "$(size 0 1)" = 0 ] || (delivered tests/tcp/kernel --build "$work/main") || worse $?
+		[ "$(size 0 1)" = 0 ] || tcp_answers || worse $?
 		exit $status
 	} | added_up
 	return "${PIPESTATUS[0]}"
@@ -397,8 +410,8 @@ section_devices() # over soft RoCE and soft iWARP, in virtual time: programs of 
 	SECTION_TIMEOUT=1000 delivered tests/rdma/gate --build "$work/main"
 }
 
-# The stored answers of kernel RDS over soft RoCE, in one guest and between two, have to be those
-# that it gives now.  And it has to agree with the model of the section sharing, in its first few
+# The stored answers of kernel RDS over soft RoCE, in one guest and between two, and over TCP between
+# two network namespaces have to be those that it gives now.  And it has to agree with the model of the section sharing, in its first few
 # sequences.  In one guest it is asked in virtual time.
 section_oracle() # the conformance programs on kernel RDS now, compared line by line; random sequences against their model
 {
@@ -415,6 +428,7 @@ section_oracle() # the conformance programs on kernel RDS now, compared line by 
 		(delivered tests/conformance/compare --build "$work/main" | counted) || worse $?
 		(delivered tests/conformance/run --verify --rdma rxe | counted) || worse $?
 		(delivered tests/conformance/run --verify --two --rdma rxe | counted) || worse $?
+		(delivered tests/conformance/run --verify --two --tcp kernel-kernel | counted) || worse $?
 		(delivered "${guest[@]}" --timeout $CONFORMANCE_TIMEOUT -- "${there[@]}" VERDICT_AGAIN="$again" \
 			"$top/tests/sharing/run") || worse $?
 		exit $status
