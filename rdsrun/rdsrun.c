@@ -28,6 +28,7 @@
 #define LIBRARY "librdspreload.so"
 #define DLSYM_LIBRARY "librdsdlsym.so"
 #define TRANSPORT "RDS_PRELOAD_TRANSPORT"
+#define HELPER_FDS "RDS_PRELOAD_HELPER_FDS"
 
 enum { GO_ON = -1, EXIT_USAGE = 2, EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127 };
 
@@ -290,17 +291,17 @@ struct wanted {
 /* rdsrun itself is to have RDS over TCP: runs it again, unless that is so.  GO_ON: it is. */
 static int run_self(char **argv)
 {
-	const char *transport = getenv(TRANSPORT);
+	const char *transport = getenv(TRANSPORT), *files = getenv(HELPER_FDS);
 	char library[PATH_MAX], self[PATH_MAX];
-	bool chosen = transport && *transport;
+	bool chosen = transport && *transport, shared = files && !strcmp(files, "shared");
 	ssize_t n;
 
 	if (find_library(library, sizeof(library)) < 0)
 		return EXIT_CANNOT_RUN;
-	if (chosen && listed(getenv("LD_PRELOAD"), library))
-		return GO_ON;
 	/* a listener in a table of the helper's own would not be seen (hold.c) */
-	if (set_env("RDS_PRELOAD_HELPER_FDS", "shared") < 0 || (!chosen && set_env(TRANSPORT, "tcp") < 0))
+	if (chosen && shared && listed(getenv("LD_PRELOAD"), library))
+		return GO_ON;
+	if (set_env(HELPER_FDS, "shared") < 0 || (!chosen && set_env(TRANSPORT, "tcp") < 0))
 		return EXIT_CANNOT_RUN;
 	n = readlink("/proc/self/exe", self, sizeof(self) - 1); /* ps shows that name */
 	if (n < 0) {
