@@ -11,7 +11,7 @@ import select
 import sys
 import time
 
-from talk import PATIENCE, PORT, bound, expect, name, receive, send, send_now
+from talk import PATIENCE, PORT, bound, expect, leave, name, receive, send, send_now
 
 SIZE = 60000
 
@@ -42,6 +42,7 @@ def cross(own, peer, n):
             lacking.discard((fd, word))
             if word == b"hello":
                 send(socks[fd][0], b"heard", socks[fd][1])
+    leave(s)
     print(f"{len(socks)} pairs of addresses")
 
 
@@ -87,6 +88,7 @@ def either(own, peer, *ports):
         send(s, b"%d" % sent[port], name(peer, int(port) + 1))
         expect("answer", receive(s), b"done")
         send(s, b"last", to[port])
+    leave(s)
     print(f"congested after {list(sent.values())} messages")
 
 

@@ -24,6 +24,7 @@ RDS = 21
 SOL_RDS = 276
 CONNECTIONS, TCP_SOCKETS = 10001, 10007
 CONNECTIONS6, TCP_SOCKETS6 = 10011, 10016
+WAITING = (10003, 10004, 10013, 10014)  # messages to be sent, or to be acknowledged
 RDMA_ARGS = 1
 PORT = 4000
 SLOW = int(os.environ.get("TEST_SLOW", "1"))
@@ -146,6 +147,23 @@ def check_info(s, own):
         sys.exit(f"rds-info shows {len(rows)} connections and {len(socks)} sockets")
 
 
+def is_empty(s, option):
+    try:
+        return not s.getsockopt(SOL_RDS, option, 1024)
+    except OSError as e:
+        expect("rds-info", e.errno, errno.ENOSPC)
+        return False
+
+
+def leave(s):
+    """The kernel's RDS drops with a socket what it has not sent yet, and that may be the last message."""
+    end = time.monotonic() + PATIENCE
+    while not os.environ.get("LD_PRELOAD") and not all(is_empty(s, option) for option in WAITING):
+        if time.monotonic() > end:
+            sys.exit("messages wait on and on")
+        time.sleep(0.005)
+
+
 def check_rdma(s, to):
     memory = Libc.ctypes.create_string_buffer(64)
     vec = (Libc.ctypes.c_uint64 * 2)(Libc.ctypes.addressof(memory), 64)
@@ -188,6 +206,7 @@ def ask(own, peer):
         if ":" not in own:
             check_rdma(s, to)
     send(s, b"bye", to)
+    leave(s)
     print("all said")
 
 
