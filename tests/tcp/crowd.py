@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 """crowd.py cross OWN PEER N, deaf OWN PEER PORT, either OWN PEER PORT...: plain PF_RDS programs with more than two ends.
 
-cross: N pairs of addresses, the last number of OWN and PEER counted up; all say something at the same time.
+cross: N pairs of addresses, the last number of OWN and PEER counted up; all say something at the same time.  The end that is
+on kernel RDS, which would drop what it has not sent yet, waits for the other one's.
 deaf: reads nothing from its port until it is told to.  either: fills such ports of a host, and sees that each of them is
 congested until its own program has read."""
 
 import errno
+import os
 import select
 import sys
 import time
@@ -29,6 +31,9 @@ def cross(own, peer, n):
         socks[s.fileno()] = s, name(counted(peer, i), PORT)
         p.register(s, select.POLLIN)
     lacking = {(fd, word) for fd in socks for word in (b"hello", b"heard")}
+    first, native = next(iter(socks)), not os.environ.get("LD_PRELOAD")
+    if native:
+        lacking.add((first, b"over"))
     end, again = time.monotonic() + 3 * PATIENCE, 0
     while lacking:
         if time.monotonic() > end:
@@ -42,7 +47,8 @@ def cross(own, peer, n):
             lacking.discard((fd, word))
             if word == b"hello":
                 send(socks[fd][0], b"heard", socks[fd][1])
-    leave(s)
+    if not native:
+        send(socks[first][0], b"over", socks[first][1])
     print(f"{len(socks)} pairs of addresses")
 
 
