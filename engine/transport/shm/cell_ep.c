@@ -19,7 +19,7 @@
 
 /*
  * A pair that sends so many messages in so short a time gets a ring, which costs 100 us of processor time,
- * and 8 to 13 KiB (docs/performance.md, crowd).
+ * and 8 to 13 KiB.
  */
 #define OUTGROWN_MESSAGES 64
 #define OUTGROWN_MS 32
