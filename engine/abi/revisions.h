@@ -91,7 +91,8 @@ void rds_abi_note_option(int opt);
 /* Is that option a list of rds-info? */
 static inline bool rds_abi_is_info(int opt)
 {
-	return (opt >= RDS_INFO_FIRST && opt <= RDS_INFO_LAST) || opt == RDS_PRELOAD_INFO_NODES;
+	return (opt >= RDS_INFO_FIRST && opt <= RDS_INFO_LAST) || opt == RDS_PRELOAD_INFO_NODES ||
+	       opt == RDS_PRELOAD_INFO_MEMBERS;
 }
 /* Has the program used an option that only Oracle's kernels have? */
 bool rds_abi_is_uek(void);

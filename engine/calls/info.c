@@ -393,10 +393,18 @@ static void put_node(struct info_sink *sink, const struct rds_info_rec *r)
 		sink_put(sink, &rec);
 }
 
+static void put_entry(struct info_sink *sink, const struct rds_info_rec *r)
+{
+	struct rds_preload_info_entry rec;
+
+	rds_info_member_entry(r, &rec);
+	sink_put(sink, &rec);
+}
+
 static int source_records(struct info_sink *sink, const struct info_source *src)
 {
 	struct rds_info_list list;
-	int ret = rds_info_query(src->kind, &list);
+	int ret = src->kind == RDS_INFO_MEMBER ? rds_info_members(&list) : rds_info_query(src->kind, &list);
 
 	if (ret < 0)
 		return ret;
@@ -503,11 +511,18 @@ static const struct info_source source_nodes = {.fn = source_records,
 						.v6 = true,
 						.kind = RDS_INFO_CONNS,
 						.put = put_node};
+static const struct info_source source_members = {.fn = source_records,
+						  .each = sizeof(struct rds_preload_info_entry),
+						  .v6 = true,
+						  .kind = RDS_INFO_MEMBER,
+						  .put = put_entry};
 
 static const struct info_source *source_of(int opt)
 {
 	if (opt == RDS_PRELOAD_INFO_NODES)
 		return &source_nodes;
+	if (opt == RDS_PRELOAD_INFO_MEMBERS)
+		return &source_members;
 	if (!rds_abi_is_info(opt) || !sources[opt - RDS_INFO_FIRST].fn)
 		return NULL;
 	return &sources[opt - RDS_INFO_FIRST];

@@ -25,7 +25,8 @@
 
 /*
  * An answer to COUNTED has no records: the process has only brought its counters in the registry up
- * to date.  DEVICES are connections as devices have them, STREAMS as TCP has them.
+ * to date.  DEVICES are connections as devices have them, STREAMS as TCP has them.  MEMBER is the
+ * process itself, then its sockets and connections (RDS_PRELOAD_INFO_MEMBERS).
  */
 enum rds_info_kind {
 	RDS_INFO_CONNS,
@@ -35,19 +36,45 @@ enum rds_info_kind {
 	RDS_INFO_COUNTED,
 	RDS_INFO_DEVICES,
 	RDS_INFO_STREAMS,
+	RDS_INFO_MEMBER, /* unknown to older processes, which hang up */
 	RDS_INFO_KINDS
 };
 
+/* Of MEMBER; RDS_PRELOAD_IS_PROCESS */
+struct rds_info_member_process {
+	uint64_t sent, sent_bytes, received, received_bytes, memory;
+	int32_t pid; /* who asks sets it */
+	uint32_t socks, conns, fds;
+};
+
+/* ... and RDS_PRELOAD_IS_SOCKET */
+struct rds_info_member_socket {
+	uint64_t snd_bytes, rcv_bytes, last_op;
+	uint32_t snd_count, rcv_count, sndbuf, rcvbuf, ops;
+};
+
 struct rds_info_rec {
-	struct in6_addr laddr, faddr;
-	uint64_t seq;	  /* of a message; of a connection: the next number to send */
+	union {
+		struct {
+			struct in6_addr laddr, faddr;
+		};
+		struct {	       /* of a process */
+			char comm[16]; /* who asks sets it */
+			char version[16];
+		};
+	};
+	/* of a message; of a connection: the next number to send; of a socket its inode */
+	uint64_t seq;
 	uint64_t next_rx; /* of a connection: the next number to receive */
-	uint32_t len;
+	union {
+		uint32_t len;
+		uint32_t is; /* of MEMBER: RDS_PRELOAD_IS_* */
+	};
 	uint16_t lport, fport; /* host byte order */
-	uint8_t flags;	       /* RDS_INFO_CONNECTION_FLAG_* */
+	uint8_t flags;	       /* RDS_INFO_CONNECTION_FLAG_*; of MEMBER as in the entries */
 	uint8_t tos;
 	uint16_t paths; /* of a connection that is up, to a node: that this one offers */
-	uint8_t reserved[4];
+	uint32_t slot;	/* of MEMBER, who asks sets it: the process whose record this is */
 	char transport[16]; /* NUL-terminated */
 	union {
 		struct rds_ep_device dev; /* of DEVICES */
@@ -55,7 +82,12 @@ struct rds_info_rec {
 		struct {		  /* of CONNS: struct rds_conn_history */
 			int64_t attempt_at, up_at, down_at;
 			uint32_t attempts, reason;
+			/* of MEMBER alone */
+			uint32_t queued, unacked, retrans, breaks;
+			int32_t peer_pid;
 		};
+		struct rds_info_member_process process;
+		struct rds_info_member_socket sock;
 	};
 };
 _Static_assert(sizeof(struct rds_info_rec) == 136, "the record has no holes and is the same in every build");
@@ -68,6 +100,7 @@ struct rds_info_list {
 };
 #define RDS_INFO_MAX_RECS 65536u    /* of one process */
 #define RDS_INFO_MAX_TOTAL 1048576u /* of all processes together: 136 MiB */
+#define RDS_INFO_MAX_MEMBER 16384u  /* of one process in MEMBER: who watches a node asks often */
 
 bool rds_info_push(struct rds_info_list *list, const struct rds_info_rec *rec);
 
@@ -83,6 +116,18 @@ void rds_info_collect(enum rds_info_kind kind, struct rds_info_list *out);
  * list->recs.
  */
 int rds_info_query(enum rds_info_kind kind, struct rds_info_list *out);
+
+/*
+ * info_members.c: all processes, sockets and connections of the node, with those of processes that
+ * have not answered.  -errno.  The caller frees list->recs.
+ */
+int rds_info_members(struct rds_info_list *out);
+void rds_info_member_entry(const struct rds_info_rec *r, struct rds_preload_info_entry *out);
+/*
+ * Writes into the answer of that process to MEMBER what only who asks knows for certain; answer:
+ * RDS_PRELOAD_ANSWERED, or why there is none.  False: it is no such answer.
+ */
+bool rds_info_members_tag(struct rds_info_rec *recs, size_t n, const struct registry_proc *proc, int answer);
 
 /*
  * info_serve.c.  Start and stop: with the helper, in its thread.  Forget: in a forked child, whose

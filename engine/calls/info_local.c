@@ -12,6 +12,7 @@
 #include "engine/conn/incoming.h"
 #include "engine/conn/outgoing.h"
 
+#include <limits.h>
 #include <stdlib.h>
 
 bool rds_info_push(struct rds_info_list *list, const struct rds_info_rec *rec)
@@ -37,13 +38,14 @@ struct collect {
 	enum rds_info_kind kind;
 	struct rds_info_list *out;
 	size_t room;
+	struct rds_info_member_process member; /* what adds up */
 };
 
 static void collect_push(struct collect *c, const struct rds_info_rec *rec)
 {
 	if (!c->room)
 		return;
-	if (--c->room == 0)
+	if (--c->room == 0 && c->kind != RDS_INFO_MEMBER)
 		rds_warn("more than %u messages or connections to show: the rest is left out of rds-info",
 			 RDS_INFO_MAX_RECS);
 	rds_info_push(c->out, rec);
@@ -70,6 +72,21 @@ static uint16_t node_paths(const struct rds_conn *conn)
 	return paths;
 }
 
+/* What MEMBER has beside the rest.  tx held. */
+static void fill_member_conn(struct rds_conn *conn, struct rds_info_rec *rec)
+{
+	struct rds_ep_tcp tcp = {0};
+
+	rec->is = RDS_PRELOAD_IS_CONNECTION;
+	rec->queued = conn->queue_len;
+	rec->unacked = conn->count;
+	rec->breaks = conn->history.breaks;
+	rec->peer_pid = conn->kind == RDS_CONN_PEER ? rds_conn_peer_pid(conn) : 0;
+	if (conn->ep && rds_transport_ep_ops(conn->ep)->describe_tcp)
+		rds_transport_ep_ops(conn->ep)->describe_tcp(conn->ep, &tcp);
+	rec->retrans = tcp.retrans;
+}
+
 static void collect_state(struct rds_conn *conn, struct collect *c)
 {
 	struct rds_info_rec rec = conn_rec(conn);
@@ -77,6 +94,8 @@ static void collect_state(struct rds_conn *conn, struct collect *c)
 
 	if (state == RDS_CONN_DEAD)
 		return;
+	if (c->kind == RDS_INFO_MEMBER)
+		fill_member_conn(conn, &rec);
 	if (state == RDS_CONN_UP && !rds_conn_is_held(conn))
 		rec.flags = RDS_INFO_CONNECTION_FLAG_CONNECTED;
 	else if (state != RDS_CONN_DOWN)
@@ -143,7 +162,7 @@ static void collect_conn(struct rds_conn *conn, void *arg)
 	if (conn->relay == RDS_RELAY_MEMBER || (conn->relay == RDS_RELAY_OWNER && !messages))
 		return;
 	rds_lock(&conn->tx);
-	if (c->kind == RDS_INFO_CONNS) {
+	if (c->kind == RDS_INFO_CONNS || c->kind == RDS_INFO_MEMBER) {
 		if (!is_left_over(conn))
 			collect_state(conn, c);
 	} else if (c->kind == RDS_INFO_DEVICES) {
@@ -188,6 +207,91 @@ static void collect_sock(struct rds_sock *sk, void *arg)
 	rx_unlock();
 }
 
+/* ---- this process ---- */
+
+static uint8_t member_sock_flags(struct rds_sock *sk)
+{
+	uint8_t flags = rds_sock_bound(sk) ? RDS_PRELOAD_SOCKET_BOUND : 0;
+
+	flags |= atomic_load(&sk->connected) ? RDS_PRELOAD_SOCKET_CONNECTED : 0;
+	flags |= sk->congested ? RDS_PRELOAD_SOCKET_CONGESTED : 0;
+	return flags | (atomic_load(&sk->cong_monitor) ? RDS_PRELOAD_SOCKET_MONITOR : 0);
+}
+
+/* control held, under which a socket gets its names */
+static void collect_member_sock(struct rds_sock *sk, void *arg)
+{
+	struct collect *c = arg;
+	uint64_t snd = atomic_load_explicit(&sk->snd, memory_order_acquire) & ~RDS_SND_DEAD;
+	struct rds_info_rec rec = {.is = RDS_PRELOAD_IS_SOCKET, .seq = sk->inode, .tos = atomic_load(&sk->tos)};
+
+	if (atomic_load(&sk->bound)) {
+		rec.laddr = sk->laddr.ip;
+		rec.lport = sk->laddr.port;
+	}
+	if (atomic_load(&sk->connected)) {
+		rec.faddr = sk->caddr.ip;
+		rec.fport = sk->caddr.port;
+	}
+	rec.sock.snd_bytes = snd % RDS_SND_MSG;
+	rec.sock.snd_count = (uint32_t)(snd / RDS_SND_MSG);
+	rec.sock.sndbuf = rds_sock_sndbuf(sk);
+	rec.sock.rcvbuf = rds_sock_rcvbuf(sk);
+	rec.sock.ops = atomic_load(&sk->nops);
+	rec.sock.last_op = atomic_load(&sk->marks.last_id);
+	rx_lock();
+	rec.flags = member_sock_flags(sk);
+	rec.sock.rcv_bytes = sk->rcv_bytes;
+	rec.sock.rcv_count = sk->rcv_count;
+	rx_unlock();
+	c->member.socks++;
+	c->member.memory += rec.sock.snd_bytes + rec.sock.snd_count * RDS_SOCK_MESSAGE_COST + rec.sock.rcv_bytes;
+	collect_push(c, &rec);
+}
+
+static void collect_member_conn(struct rds_conn *conn, void *arg)
+{
+	struct collect *c = arg;
+
+	c->member.conns++;
+	c->member.memory += sizeof(*conn) + conn->cap * sizeof(struct rds_queue_unacked);
+	collect_conn(conn, arg);
+}
+
+static uint64_t counted(enum rds_stat s)
+{
+	return atomic_load_explicit(&registry_counters(rds_node_registry)[s], memory_order_relaxed);
+}
+
+static void count_fd(int fd, void *arg)
+{
+	(void)fd;
+	++*(uint32_t *)arg;
+}
+
+/* The process comes first.  What there is no room for is counted at least. */
+static void collect_member(struct collect *c)
+{
+	struct rds_info_rec rec = {.is = RDS_PRELOAD_IS_PROCESS, .version = PACKAGE_VERSION};
+	int64_t bytes = atomic_load(&rds_transport_bytes);
+	size_t first = c->out->n;
+
+	c->room = RDS_INFO_MAX_MEMBER;
+	rec.process.sent = counted(RDS_STAT_send_queued);
+	rec.process.sent_bytes = counted(RDS_STAT_copy_from_user);
+	rec.process.received = counted(RDS_STAT_recv_delivered);
+	rec.process.received_bytes = counted(RDS_STAT_copy_to_user);
+	os_fd_each_internal(0, UINT_MAX, count_fd, &rec.process.fds);
+	collect_push(c, &rec);
+	rds_sock_each(collect_member_sock, c);
+	rds_conn_each(collect_member_conn, c);
+	if (c->out->n == first)
+		return; /* no memory */
+	c->out->recs[first].process.memory = c->member.memory + (bytes > 0 ? (uint64_t)bytes : 0);
+	c->out->recs[first].process.socks = c->member.socks;
+	c->out->recs[first].process.conns = c->member.conns;
+}
+
 void rds_info_collect(enum rds_info_kind kind, struct rds_info_list *out)
 {
 	struct collect c = {.kind = kind, .out = out, .room = RDS_INFO_MAX_RECS};
@@ -200,7 +304,9 @@ void rds_info_collect(enum rds_info_kind kind, struct rds_info_list *out)
 	rds_progress_round();
 	if (kind == RDS_INFO_COUNTED)
 		return;
-	if (kind == RDS_INFO_RECEIVED)
+	if (kind == RDS_INFO_MEMBER)
+		collect_member(&c);
+	else if (kind == RDS_INFO_RECEIVED)
 		rds_sock_each(collect_sock, &c);
 	else
 		rds_conn_each(collect_conn, &c);

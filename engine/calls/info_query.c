@@ -31,6 +31,16 @@ struct query {
 	struct ask asks[WINDOW];
 };
 
+static const char *const reasons[RDS_PRELOAD_ANSWERS] = {
+	[RDS_PRELOAD_SILENT] = "does not answer in time (is it stopped?)",
+	[RDS_PRELOAD_BUSY] = "is asked by too many at once, or stopped",
+	[RDS_PRELOAD_OTHER_USER] = "belongs to another user",
+	[RDS_PRELOAD_OTHER_VERSION] = "has another version of this library",
+	[RDS_PRELOAD_OLDER_VERSION] = "broke off",
+	[RDS_PRELOAD_NONSENSE] = "has sent an invalid answer",
+	[RDS_PRELOAD_NO_ROOM] = "has more to tell than there is room for, or there are no descriptors to ask it",
+};
+
 static void ask_end(struct ask *a)
 {
 	os_close_slot(&a->fd);
@@ -39,10 +49,22 @@ static void ask_end(struct ask *a)
 	a->proc = NULL;
 }
 
-static void ask_left_out(struct ask *a, const char *why)
+/* Who asks for all that there is gets a record of it, unless it has ended meanwhile. */
+static void ask_not_answered(struct query *q, struct ask *a, int why)
 {
-	rds_info("process %d (%.15s) %s: its connections and messages are left out", a->proc->pid, a->proc->comm, why);
+	struct rds_info_rec rec = {.is = RDS_PRELOAD_IS_PROCESS};
+
+	if (q->kind == RDS_INFO_MEMBER && registry_proc_alive(rds_node_registry, a->proc->slot, &a->proc->id) &&
+	    rds_info_members_tag(&rec, 1, a->proc, why))
+		rds_info_push(q->out, &rec);
 	ask_end(a);
+}
+
+static void ask_left_out(struct query *q, struct ask *a, int why)
+{
+	rds_info("process %d (%.15s) %s: its connections and messages are left out", a->proc->pid, a->proc->comm,
+		 reasons[why]);
+	ask_not_answered(q, a, why);
 }
 
 /*
@@ -61,16 +83,16 @@ static void ask_begin(struct query *q, struct ask *a, const struct registry_proc
 	a->deadline = os_now_ns() + rds_patience_ns(RDS_PATIENCE_INFO_ANSWER);
 	ret = os_dup_high_slot(os_socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), &a->fd);
 	if (ret < 0)
-		return ask_left_out(a, "cannot be asked for lack of descriptors");
+		return ask_left_out(q, a, RDS_PRELOAD_NO_ROOM);
 	ret = os_connect(a->fd, (struct sockaddr *)&name, len);
 	if (ret == -ECONNREFUSED)
-		return ask_end(a);
+		return ask_not_answered(q, a, RDS_PRELOAD_UNBOUND);
 	if (ret < 0)
-		return ask_left_out(a, "is asked by too many at once, or stopped");
+		return ask_left_out(q, a, RDS_PRELOAD_BUSY);
 	if (!rds_node_peer_trusted(a->fd))
-		return ask_left_out(a, "belongs to another user");
+		return ask_left_out(q, a, RDS_PRELOAD_OTHER_USER);
 	if (os_send(a->fd, &ask, sizeof(ask), MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof(ask))
-		return ask_left_out(a, "does not listen");
+		return ask_left_out(q, a, RDS_PRELOAD_BUSY);
 }
 
 /* The head is complete: checks it, and prepares for its records. */
@@ -79,18 +101,19 @@ static bool ask_check_head(struct query *q, struct ask *a)
 	const struct rds_info_answer *h = &a->head;
 
 	if (h->magic != RDS_INFO_MAGIC) {
-		ask_left_out(a, "has sent an invalid answer");
+		ask_left_out(q, a, RDS_PRELOAD_NONSENSE);
 	} else if (h->version != RDS_INFO_VERSION) {
-		rds_warn("process %d (%.15s) has another version of this library (info protocol %u, here %u): its "
-			 "connections and messages are left out",
-			 a->proc->pid, a->proc->comm, h->version, RDS_INFO_VERSION);
-		ask_end(a);
+		if (q->kind != RDS_INFO_MEMBER)
+			rds_warn("process %d (%.15s) has another version of this library (info protocol %u, here %u): "
+				 "its connections and messages are left out",
+				 a->proc->pid, a->proc->comm, h->version, RDS_INFO_VERSION);
+		ask_not_answered(q, a, RDS_PRELOAD_OTHER_VERSION);
 	} else if (h->kind != (uint32_t)q->kind || h->rec_size != sizeof(*a->recs) || h->n > RDS_INFO_MAX_RECS) {
-		ask_left_out(a, "has sent an invalid answer");
+		ask_left_out(q, a, RDS_PRELOAD_NONSENSE);
 	} else if (h->n) {
 		a->recs = malloc(h->n * sizeof(*a->recs));
 		if (!a->recs)
-			ask_left_out(a, "has more to tell than there is memory");
+			ask_left_out(q, a, RDS_PRELOAD_NO_ROOM);
 	}
 	return a->proc != NULL;
 }
@@ -98,7 +121,9 @@ static bool ask_check_head(struct query *q, struct ask *a)
 static void ask_done(struct query *q, struct ask *a)
 {
 	if (q->out->n + a->head.n > RDS_INFO_MAX_TOTAL)
-		return ask_left_out(a, "has more to tell than can be shown together with the others");
+		return ask_left_out(q, a, RDS_PRELOAD_NO_ROOM);
+	if (q->kind == RDS_INFO_MEMBER && !rds_info_members_tag(a->recs, a->head.n, a->proc, RDS_PRELOAD_ANSWERED))
+		return ask_left_out(q, a, RDS_PRELOAD_NONSENSE);
 	for (uint32_t i = 0; i < a->head.n; i++) {
 		a->recs[i].transport[sizeof(a->recs[i].transport) - 1] = '\0';
 		rds_info_push(q->out, &a->recs[i]);
@@ -120,8 +145,8 @@ static void ask_read(struct query *q, struct ask *a)
 		n = os_recv(a->fd, head ? (char *)&a->head + a->got : (char *)a->recs + body, want, MSG_DONTWAIT);
 		if (n == -EAGAIN || n == -EINTR)
 			return;
-		if (n <= 0)
-			return ask_left_out(a, "broke off");
+		if (n <= 0) /* an error: it has not even read the question */
+			return ask_left_out(q, a, n ? RDS_PRELOAD_BUSY : RDS_PRELOAD_OLDER_VERSION);
 		a->got += (size_t)n;
 		if (head && a->got == sizeof(a->head) && !ask_check_head(q, a))
 			return;
@@ -142,7 +167,7 @@ static void query_wait(struct query *q)
 		if (!a->proc)
 			continue;
 		if (a->deadline <= now || q->deadline <= now) {
-			ask_left_out(a, "does not answer in time (is it stopped?)");
+			ask_left_out(q, a, RDS_PRELOAD_SILENT);
 			continue;
 		}
 		if (a->deadline < due)

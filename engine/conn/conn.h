@@ -138,6 +138,7 @@ struct rds_conn_history {
 	uint32_t attempts;
 	/* why it went down, or did not come up: enum rds_conn_reason */
 	uint8_t reason;
+	uint16_t breaks; /* how often it had been up, and went down; no more than UINT16_MAX */
 };
 
 /*

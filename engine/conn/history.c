@@ -47,6 +47,7 @@ void rds_conn_history_down(struct rds_conn *conn, bool was_up, int why)
 		return;
 	conn->history.down_at = (uint32_t)os_wall_seconds();
 	conn->history.attempts = 0;
+	conn->history.breaks += conn->history.breaks < UINT16_MAX;
 }
 
 /* ---- the log line about a peer that cannot be reached ---- */

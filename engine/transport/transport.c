@@ -15,6 +15,7 @@ struct rds_transport_up rds_transport_up;
 struct rds_transport_up rds_transport_up_node;
 struct rds_transport_wakes rds_transport_wakes;
 struct rds_transport_set rds_transport_set;
+_Atomic int64_t rds_transport_bytes;
 struct rds_transport *(*rds_transport_wrap)(struct rds_transport *inner);
 __thread bool rds_transport_looks_aside __attribute__((tls_model("initial-exec")));
 
@@ -53,4 +54,5 @@ int rds_transport_node_add(const struct in6_addr *laddr, uint32_t scope)
 void rds_transport_fork_child(void)
 {
 	atomic_store(&node_addrs, NULL);
+	atomic_store(&rds_transport_bytes, 0);
 }

@@ -132,6 +132,7 @@ struct rds_ep_tcp {
 	uint64_t hdr_rem, data_rem; /* of the message that is being received: bytes to come */
 	/* bytes of the stream: given to the kernel, of these and others queued, acknowledged */
 	uint32_t last_sent_nxt, last_expected_una, last_seen_una;
+	uint32_t retrans; /* segments that the kernel has sent again */
 };
 
 /* Capabilities of a transport. */
@@ -540,6 +541,13 @@ struct rds_transport_set {
 };
 
 extern struct rds_transport_set rds_transport_set;
+
+/* Memory of this process that transports have for messages: rings, slabs, what devices know.  Changes seldom. */
+extern _Atomic int64_t rds_transport_bytes;
+static inline void rds_transport_bytes_add(int64_t n)
+{
+	atomic_fetch_add_explicit(&rds_transport_bytes, n, memory_order_relaxed);
+}
 
 /*
  * The local addresses that rds_transport_set.node has claimed.  add: control held, 0 or -ENOMEM.

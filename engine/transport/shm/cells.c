@@ -92,6 +92,7 @@ static void pool_add(uint32_t slab)
 	for (uint32_t i = SHM_SLAB_CELLS; i > 0; i--)
 		free_push(slab * SHM_SLAB_CELLS + i - 1);
 	pool.slab[pool.n_slabs++] = slab;
+	rds_transport_bytes_add(REGISTRY_SLAB_BYTES);
 }
 
 static bool word_lives(uint64_t word)
@@ -236,6 +237,7 @@ void shm_cells_close(void)
 	for (uint32_t i = 0; i < pool.n_slabs; i++)
 		if (!slab_is_under_way(pool.slab[i]))
 			registry_slab_drop(rds_node_registry, pool.slab[i]);
+	rds_transport_bytes_add(-(int64_t)pool.n_slabs * REGISTRY_SLAB_BYTES);
 	pool.n_slabs = pool.n_free = pool.n_late = 0;
 	pool.again_at = 0;
 	pthread_mutex_unlock(&pool.lock);

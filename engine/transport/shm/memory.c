@@ -132,6 +132,7 @@ static int rings_map(struct shm_ep *ep, int fd, uint32_t size)
 	if (err)
 		return err;
 	ep->mapped = len;
+	rds_transport_bytes_add((int64_t)len);
 	rings_lay_out(ep, size);
 	return 0;
 }
@@ -140,6 +141,7 @@ void shm_rings_unmap(struct shm_ep *ep)
 {
 	if (!ep->rings)
 		return;
+	rds_transport_bytes_add(-(int64_t)ep->mapped);
 	munmap(ep->rings, pages_are_large() ? SHM_CTL_BYTES + ep->mapped : SHM_CTL_BYTES);
 	if (!pages_are_large())
 		munmap(ep->data, ep->mapped);

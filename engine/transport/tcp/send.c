@@ -5,6 +5,8 @@
  * The kernel is given messages by flush(), as many as there are in one call, or when many are waiting.
  * When it takes no more, the rest follows as soon as there is room (push).
  */
+#include <linux/tcp.h>
+
 #include "engine/sys/cpu.h"
 #include "engine/transport/tcp/tcp.h"
 
@@ -139,6 +141,15 @@ const void *tcp_retained(struct rds_ep *ep, uint64_t pos)
 	return (const void *)(uintptr_t)pos;
 }
 
+/* 0 also for who has no number of it. */
+static uint32_t send_retransmissions(struct tcp_ep *ep)
+{
+	struct tcp_info info = {0};
+	socklen_t len = sizeof(info);
+
+	return os_getsockopt(tcp_fd_here(&ep->sock), IPPROTO_TCP, TCP_INFO, &info, &len) ? 0 : info.tcpi_total_retrans;
+}
+
 void tcp_describe(struct rds_ep *rep, struct rds_ep_tcp *out)
 {
 	struct tcp_ep *ep = (struct tcp_ep *)rep;
@@ -149,6 +160,7 @@ void tcp_describe(struct rds_ep *rep, struct rds_ep_tcp *out)
 	out->last_sent_nxt = (uint32_t)atomic_load(&ep->out.written);
 	out->last_expected_una = (uint32_t)ep->out.queued;
 	out->last_seen_una = (uint32_t)tcp_ack_bytes(ep);
+	out->retrans = send_retransmissions(ep);
 	rx_lock();
 	out->data_rem = tcp_stream_missing(&ep->in, &out->hdr_rem);
 	rx_unlock();

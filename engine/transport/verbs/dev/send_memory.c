@@ -101,8 +101,10 @@ void *verbs_mem_register(struct verbs_dev *dev, size_t len, int access, struct i
 		return NULL;
 	madvise(mem, len, MADV_DONTFORK);
 	*mr = vb.ibv_reg_mr(dev->pd, mem, len, access);
-	if (*mr)
+	if (*mr) {
+		rds_transport_bytes_add((int64_t)len);
 		return mem;
+	}
 	*err = errno ? -errno : -ENOMEM;
 	os_munmap(mem, len);
 	return NULL;
@@ -112,6 +114,7 @@ void verbs_mem_release(void *mem, size_t len, struct ibv_mr *mr)
 {
 	vb.ibv_dereg_mr(mr);
 	os_munmap(mem, len);
+	rds_transport_bytes_add(-(int64_t)len);
 }
 
 /* ---- chunks (lock held) ---- */
