@@ -181,6 +181,7 @@ RDS_ABI_SIZE(rds_preload_info_node, 34);
 #define RDS_PRELOAD_IS_SOCKET 2
 #define RDS_PRELOAD_IS_CONNECTION 3
 #define RDS_PRELOAD_NO_MEMBER 1024
+#define RDS_PRELOAD_OTHER_MEMBER 0x80000000u /* of another user (RDS_PRELOAD_SHARE) */
 
 /* Has the process told?  If not, its sockets are those that the node knows of, without queues. */
 #define RDS_PRELOAD_ANSWERED 0
@@ -258,15 +259,15 @@ struct rds_preload_info_connection {
 RDS_ABI_SIZE(rds_preload_info_connection, 118);
 
 struct rds_preload_info_entry {
-	uint16_t is;
-	uint16_t member;
+	uint32_t is;
+	uint32_t member;
 	union {
 		struct rds_preload_info_process process;
 		struct rds_preload_info_socket socket;
 		struct rds_preload_info_connection connection;
 	} u;
 } RDS_ABI_PACKED;
-RDS_ABI_SIZE(rds_preload_info_entry, 122);
+RDS_ABI_SIZE(rds_preload_info_entry, 126);
 
 struct rds_info_message {
 	uint64_t seq;

@@ -74,7 +74,7 @@ struct rds_info_rec {
 	uint8_t flags;	       /* RDS_INFO_CONNECTION_FLAG_*; of MEMBER as in the entries */
 	uint8_t tos;
 	uint16_t paths; /* of a connection that is up, to a node: that this one offers */
-	uint32_t slot;	/* of MEMBER, who asks sets it: the process whose record this is */
+	uint32_t slot;	/* of MEMBER, who asks sets it: the number of the process whose record this is */
 	char transport[16]; /* NUL-terminated */
 	union {
 		struct rds_ep_device dev; /* of DEVICES */

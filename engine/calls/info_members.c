@@ -16,6 +16,23 @@
 #include <arpa/inet.h>
 #include <stdlib.h>
 
+/* Slots tell processes of this user apart. */
+static uint32_t member_number(const struct registry_proc *proc)
+{
+	uint32_t id;
+
+	memcpy(&id, &proc->id, sizeof(id));
+	return registry_slot_is_others(proc->slot) ? RDS_PRELOAD_OTHER_MEMBER | id : proc->slot;
+}
+
+/* 0: of another process namespace: its number here is not known */
+static int32_t member_pid(const struct registry_proc *proc)
+{
+	if (registry_slot_is_others(proc->slot)) /* the kernel has told */
+		return proc->pid;
+	return registry_proc_pid_is(rds_node_registry, proc->slot, &proc->id, proc->pid) ? proc->pid : 0;
+}
+
 bool rds_info_members_tag(struct rds_info_rec *recs, size_t n, const struct registry_proc *proc, int answer)
 {
 	if (!n || recs[0].is != RDS_PRELOAD_IS_PROCESS)
@@ -23,13 +40,12 @@ bool rds_info_members_tag(struct rds_info_rec *recs, size_t n, const struct regi
 	for (size_t i = 0; i < n; i++) {
 		if (i && recs[i].is != RDS_PRELOAD_IS_SOCKET && recs[i].is != RDS_PRELOAD_IS_CONNECTION)
 			return false;
-		recs[i].slot = proc->slot;
+		recs[i].slot = member_number(proc);
 	}
 	recs[0].flags = (uint8_t)answer;
 	memcpy(recs[0].comm, proc->comm, sizeof(recs[0].comm));
 	recs[0].version[sizeof(recs[0].version) - 1] = '\0';
-	/* of another process namespace: its number here is not known */
-	recs[0].process.pid = registry_proc_pid_is(rds_node_registry, proc->slot, &proc->id, proc->pid) ? proc->pid : 0;
+	recs[0].process.pid = member_pid(proc);
 	return true;
 }
 
@@ -182,8 +198,8 @@ static void entry_connection(const struct rds_info_rec *r, struct rds_preload_in
 void rds_info_member_entry(const struct rds_info_rec *r, struct rds_preload_info_entry *out)
 {
 	memset(out, 0, sizeof(*out));
-	out->is = (uint16_t)r->is;
-	out->member = (uint16_t)r->slot;
+	out->is = r->is;
+	out->member = r->slot;
 	if (r->is == RDS_PRELOAD_IS_PROCESS)
 		entry_process(r, &out->u.process);
 	else if (r->is == RDS_PRELOAD_IS_SOCKET)

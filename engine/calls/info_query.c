@@ -215,6 +215,8 @@ int rds_info_query(enum rds_info_kind kind, struct rds_info_list *out)
 	ret = registry_procs(rds_node_registry, &procs, &n);
 	if (ret < 0)
 		goto fail;
+	if (kind == RDS_INFO_MEMBER)
+		registry_add_others(rds_node_registry, &procs, &n); /* as many as can be found */
 	ret = -ENOMEM;
 	q = calloc(1, sizeof(*q));
 	if (!q)

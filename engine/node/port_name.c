@@ -68,13 +68,18 @@ static int key_print(const struct reg_key *key, char *text, size_t len)
 	return n + snprintf(text + n, len - (size_t)n, "-%x-%x", key->scope, key->port);
 }
 
+static int port_prefix(const struct registry *reg, char *text, size_t len)
+{
+	return snprintf(text, len, "rds.port.%s.", reg->identity.domain);
+}
+
 static socklen_t port_address(const struct registry *reg, const struct reg_key *key, struct sockaddr_un *un)
 {
 	int n;
 
 	memset(un, 0, sizeof(*un));
 	un->sun_family = AF_UNIX;
-	n = snprintf(un->sun_path + 1, sizeof(un->sun_path) - 1, "rds.port.%s.", reg->identity.domain);
+	n = port_prefix(reg, un->sun_path + 1, sizeof(un->sun_path) - 1);
 	n += key_print(key, un->sun_path + 1 + n, sizeof(un->sun_path) - 1 - (size_t)n);
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
@@ -84,6 +89,58 @@ static void link_name(const struct registry *reg, const struct reg_key *key, cha
 	int n = snprintf(name, PATH_SIZE, "port-%llu-", (unsigned long long)reg->identity.netns);
 
 	key_print(key, name + n, PATH_SIZE - (size_t)n);
+}
+
+static int hex_read(const char *text, unsigned digits, uint32_t *out)
+{
+	*out = 0;
+	for (; digits; digits--, text++) {
+		if (*text >= '0' && *text <= '9')
+			*out = *out << 4 | (uint32_t)(*text - '0');
+		else if (*text >= 'a' && *text <= 'f')
+			*out = *out << 4 | (uint32_t)(*text - 'a' + 10);
+		else
+			return -EINVAL;
+	}
+	return 0;
+}
+
+static bool number_parse(const char **text, const char *end, uint32_t most, uint32_t *out)
+{
+	uint64_t v = 0;
+	uint32_t digit;
+
+	for (*out = 0; *text < end && !hex_read(*text, 1, &digit); ++*text) {
+		v = v << 4 | digit;
+		if (v > most)
+			return false;
+	}
+	*out = (uint32_t)v;
+	return true;
+}
+
+bool reg_port_key_parse(const struct registry *reg, const char *text, size_t len, struct reg_key *key)
+{
+	const char *end = text + len;
+	char prefix[sizeof(struct sockaddr_un)] = "@";
+	size_t n = 1 + (size_t)port_prefix(reg, prefix + 1, sizeof(prefix) - 1);
+	uint32_t v;
+
+	memset(key, 0, sizeof(*key));
+	if (len < n + 2 * sizeof(key->addr) || memcmp(text, prefix, n))
+		return false;
+	text += n;
+	for (unsigned i = 0; i < sizeof(key->addr); i++, text += 2) {
+		if (hex_read(text, 2, &v))
+			return false;
+		((uint8_t *)key->addr)[i] = (uint8_t)v;
+	}
+	if (text == end || *text++ != '-' || !number_parse(&text, end, UINT32_MAX, &key->scope))
+		return false;
+	if (text == end || *text++ != '-' || !number_parse(&text, end, UINT16_MAX, &v) || text != end)
+		return false;
+	key->port = (uint16_t)v;
+	return key->port;
 }
 
 /* ---- one's own ---- */
@@ -249,20 +306,6 @@ static int others_dir_open(const struct registry *reg, uid_t uid)
 		return fd;
 	os_close(fd);
 	return -EACCES;
-}
-
-static int hex_read(const char *text, unsigned digits, uint32_t *out)
-{
-	*out = 0;
-	for (; digits; digits--, text++) {
-		if (*text >= '0' && *text <= '9')
-			*out = *out << 4 | (uint32_t)(*text - '0');
-		else if (*text >= 'a' && *text <= 'f')
-			*out = *out << 4 | (uint32_t)(*text - 'a' + 10);
-		else
-			return -EINVAL;
-	}
-	return 0;
 }
 
 int reg_port_parse(const char *text, long len, struct registry_owner *out)

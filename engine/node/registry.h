@@ -364,5 +364,7 @@ void registry_counters_sum(struct registry *reg, uint64_t out[RDS_STATS]);
  */
 int registry_socks(struct registry *reg, struct registry_sock **out, unsigned *n);
 int registry_procs(struct registry *reg, struct registry_proc **out, unsigned *n);
+/* Adds those of other users that have joined the node, and have bound a port; they have no `comm`. */
+int registry_add_others(struct registry *reg, struct registry_proc **procs, unsigned *n);
 
 #endif

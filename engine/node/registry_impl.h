@@ -226,6 +226,8 @@ bool reg_port_is_anothers(struct registry *reg, const struct reg_key *key);
 void reg_port_clean(struct registry *reg, struct reg_sock *s);
 /* What another user has written: process id, moved, cm_port. 0 or -EINVAL. */
 int reg_port_parse(const char *text, long len, struct registry_owner *out);
+/* The key of a port's name as the kernel lists it. False: it is no name of a port of this node. */
+bool reg_port_key_parse(const struct registry *reg, const char *text, size_t len, struct reg_key *key);
 /* As registry_lookup(), of the other users' processes. */
 int reg_port_lookup(struct registry *reg, const struct reg_key *key, struct registry_owner *out);
 

@@ -37,7 +37,7 @@ static const struct rds_preload_info_process *process_of(pid_t pid, unsigned *me
 }
 
 /* The only one of its kind that this process has; NULL: it has none. */
-static const struct rds_preload_info_entry *only_of(pid_t pid, uint16_t is)
+static const struct rds_preload_info_entry *only_of(pid_t pid, uint32_t is)
 {
 	const struct rds_preload_info_entry *found = NULL;
 	unsigned member;
