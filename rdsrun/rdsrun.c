@@ -12,7 +12,6 @@
  * (hold.h, peer.h).
  */
 #include <errno.h>
-#include <getopt.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -22,6 +21,7 @@
 
 #include "engine/sys/options.h"
 #include "rdsrun/check.h"
+#include "rdsrun/command.h"
 #include "rdsrun/hold.h"
 #include "rdsrun/peer.h"
 
@@ -29,32 +29,6 @@
 #define DLSYM_LIBRARY "librdsdlsym.so"
 #define TRANSPORT "RDS_PRELOAD_TRANSPORT"
 #define HELPER_FDS "RDS_PRELOAD_HELPER_FDS"
-
-enum { GO_ON = -1, EXIT_USAGE = 2, EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127 };
-
-static void usage(FILE *out)
-{
-	fputs("Usage: rdsrun [OPTION]... PROGRAM [ARGUMENT]...\n"
-	      "  or:  rdsrun [OPTION]... --hold ADDRESS...\n"
-	      "  or:  rdsrun [OPTION]... --check-peer [--from ADDRESS] ADDRESS\n"
-	      "Run PROGRAM with RDS sockets (PF_RDS) provided by " LIBRARY ".\n"
-	      "\n"
-	      "  -l, --log LEVEL         error, warn, info or debug\n"
-	      "  -r, --registry-dir DIR  where the processes of this node meet\n"
-	      "  -s, --spin US           longest spin before sleeping, in microseconds; 0 = never\n"
-	      "      --check PROGRAM     say whether PROGRAM's calls can be intercepted; runs nothing\n"
-	      "      --hold              keep the RDS connections over TCP of these addresses of this host,\n"
-	      "                          so that programs can come and go\n"
-	      "      --check-peer        say whether RDS answers at the address of another host, or why not\n"
-	      "      --from ADDRESS      from this address of this host\n"
-	      "      --library           print the file that would be preloaded\n"
-	      "      --options           print all RDS_PRELOAD_* variables, their values and where they come from\n"
-	      "  -h, --help              this text\n"
-	      "  -V, --version           version\n"
-	      "\n"
-	      "The options set RDS_PRELOAD_* variables; see rdsrun(1) and librdspreload(7).\n",
-	      out);
-}
 
 /* Puts dir/below/librdspreload.so into path, if that file can be read. */
 static bool there(const char *dir, const char *below, char *path, size_t len)
@@ -113,17 +87,6 @@ static int set_env(const char *name, const char *value)
 		return 0;
 	fprintf(stderr, "rdsrun: %s: %s\n", name, strerror(errno));
 	return -1;
-}
-
-/* One of rdsrun's options, and the variable that it stands for. 0 or an exit status. */
-static int set_variable(const char *option, const char *name, const char *value)
-{
-	char want[96];
-
-	if (rds_options_value_ok(name, value, want, sizeof(want)))
-		return set_env(name, value) < 0 ? EXIT_CANNOT_RUN : 0;
-	fprintf(stderr, "rdsrun: %s: '%s' is not %s\n", option, value, want);
-	return EXIT_USAGE;
 }
 
 /* Is `library` already an entry of LD_PRELOAD (rdsrun inside rdsrun)? */
@@ -245,15 +208,15 @@ static int report(const char *program)
 	int rc;
 
 	if (find_library(library, sizeof(library)) < 0)
-		return EXIT_USAGE;
+		return COMMAND_USAGE;
 	rc = check_find(program, path, sizeof(path));
 	if (rc < 0) {
 		fprintf(stderr, "rdsrun: %s: %s\n", program, strerror(-rc));
-		return EXIT_USAGE;
+		return COMMAND_USAGE;
 	}
 	v = check_program(path, library, why, sizeof(why));
 	printf("%s: %s\n", v == CHECK_OK ? "yes" : v == CHECK_PARTLY ? "partly" : v == CHECK_NO ? "no" : "unknown", why);
-	return v == CHECK_OK || v == CHECK_PARTLY ? EXIT_SUCCESS : v == CHECK_NO ? EXIT_FAILURE : EXIT_USAGE;
+	return v == CHECK_OK || v == CHECK_PARTLY ? EXIT_SUCCESS : v == CHECK_NO ? EXIT_FAILURE : COMMAND_USAGE;
 }
 
 /* file: what is executed; NULL: argv[0] */
@@ -262,7 +225,7 @@ static int run(const char *file, char **argv)
 	char library[PATH_MAX], path[PATH_MAX], why[2 * PATH_MAX + 256];
 
 	if (find_library(library, sizeof(library)) < 0)
-		return EXIT_CANNOT_RUN;
+		return COMMAND_CANNOT_RUN;
 	/*
 	 * Tells why sockets will be missing, but runs the program: it may start programs that can
 	 * use them.
@@ -275,148 +238,124 @@ static int run(const char *file, char **argv)
 			fprintf(stderr, "rdsrun: warning: %s\n", why);
 	}
 	if (set_preload(library) < 0)
-		return EXIT_CANNOT_RUN;
+		return COMMAND_CANNOT_RUN;
 	execvp(file, argv);
 	fprintf(stderr, "rdsrun: %s: %s\n", file, strerror(errno));
-	return errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN;
+	return errno == ENOENT ? COMMAND_NOT_FOUND : COMMAND_CANNOT_RUN;
 }
 
-struct wanted {
-	const char *check; /* the program to look at; NULL: run one */
-	bool options;	   /* print them */
-	bool hold, peer;
-	const char *from; /* with peer */
-};
-
-/* rdsrun itself is to have RDS over TCP: runs it again, unless that is so.  GO_ON: it is. */
+/* Runs rdsrun itself again, with the library. */
 static int run_self(char **argv)
 {
-	const char *transport = getenv(TRANSPORT), *files = getenv(HELPER_FDS);
-	char library[PATH_MAX], self[PATH_MAX];
-	bool chosen = transport && *transport, shared = files && !strcmp(files, "shared");
-	ssize_t n;
+	char self[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1); /* ps shows that name */
 
-	if (find_library(library, sizeof(library)) < 0)
-		return EXIT_CANNOT_RUN;
-	/* a listener in a table of the helper's own would not be seen (hold.c) */
-	if (chosen && shared && listed(getenv("LD_PRELOAD"), library))
-		return GO_ON;
-	if (set_env(HELPER_FDS, "shared") < 0 || (!chosen && set_env(TRANSPORT, "tcp") < 0))
-		return EXIT_CANNOT_RUN;
-	n = readlink("/proc/self/exe", self, sizeof(self) - 1); /* ps shows that name */
 	if (n < 0) {
 		fprintf(stderr, "rdsrun: /proc/self/exe: %s\n", strerror(errno));
-		return EXIT_CANNOT_RUN;
+		return COMMAND_CANNOT_RUN;
 	}
 	self[n] = '\0';
 	return run(self, argv);
 }
 
-/* --hold and --check-peer; argv from the first operand on */
-static int over_tcp(char **all, char **argv, const struct wanted *want)
+/* Has it the library, and over TCP if that matters?  COMMAND_GO_ON; else it has been run again. */
+static int self_has_rds(char **argv, bool tcp)
 {
-	int status;
+	const char *transport = getenv(TRANSPORT), *files = getenv(HELPER_FDS);
+	bool chosen = transport && *transport, shared = files && !strcmp(files, "shared");
+	char library[PATH_MAX];
 
-	if (!argv[0] || (want->peer && (argv[1] || want->hold))) {
-		fprintf(stderr, "rdsrun: %s\n",
-			want->hold ? "--hold needs addresses of this host"
-				   : "--check-peer needs the address of one other host");
-		return EXIT_USAGE;
-	}
-	status = run_self(all);
-	if (status != GO_ON)
-		return status;
-	return want->hold ? hold_addresses(argv) : peer_check(argv[0], want->from);
+	if (find_library(library, sizeof(library)) < 0)
+		return COMMAND_CANNOT_RUN;
+	/* a listener in a table of the helper's own would not be seen (hold.c) */
+	if (((chosen && shared) || !tcp) && listed(getenv("LD_PRELOAD"), library))
+		return COMMAND_GO_ON;
+	if (tcp && (set_env(HELPER_FDS, "shared") < 0 || (!chosen && set_env(TRANSPORT, "tcp") < 0)))
+		return COMMAND_CANNOT_RUN;
+	return run_self(argv);
 }
 
-/* GO_ON, or the status with which to end. */
-static int parse(int argc, char **argv, struct wanted *want)
+/* argv from the first operand on, as below */
+static int over_tcp(char **all, char **argv, const struct command *c)
 {
-	enum { OPT_CHECK = 256, OPT_OPTIONS, OPT_LIBRARY, OPT_HOLD, OPT_PEER, OPT_FROM };
-	static const struct option longs[] = {
-		{"log", required_argument, NULL, 'l'},	     {"registry-dir", required_argument, NULL, 'r'},
-		{"spin", required_argument, NULL, 's'},	     {"check", required_argument, NULL, OPT_CHECK},
-		{"options", no_argument, NULL, OPT_OPTIONS}, {"library", no_argument, NULL, OPT_LIBRARY},
-		{"hold", no_argument, NULL, OPT_HOLD},	     {"check-peer", no_argument, NULL, OPT_PEER},
-		{"from", required_argument, NULL, OPT_FROM}, {"help", no_argument, NULL, 'h'},
-		{"version", no_argument, NULL, 'V'},	     {NULL, 0, NULL, 0},
-	};
-	char library[PATH_MAX];
-	int opt, rc = 0;
+	const bool hold = c->mode == COMMAND_HOLD;
+	int status;
 
-	while ((opt = getopt_long(argc, argv, "+l:r:s:hV", longs, NULL)) != -1) {
-		switch (opt) {
-		case 'l':
-			rc = set_variable("--log", "RDS_PRELOAD_LOG", optarg);
-			break;
-		case 'r':
-			rc = set_variable("--registry-dir", "RDS_PRELOAD_REGISTRY_DIR", optarg);
-			break;
-		case 's':
-			rc = set_variable("--spin", "RDS_PRELOAD_SPIN_US", optarg);
-			break;
-		case OPT_CHECK:
-			want->check = optarg;
-			break;
-		case OPT_OPTIONS:
-			want->options = true;
-			break;
-		case OPT_HOLD:
-			want->hold = true;
-			break;
-		case OPT_PEER:
-			want->peer = true;
-			break;
-		case OPT_FROM:
-			want->from = optarg;
-			break;
-		case OPT_LIBRARY:
-			if (find_library(library, sizeof(library)) < 0)
-				return EXIT_CANNOT_RUN;
-			return puts(library) < 0;
-		case 'h':
-			usage(stdout);
-			return EXIT_SUCCESS;
-		case 'V':
-			puts("rdsrun (rdspreload) " PACKAGE_VERSION);
-			return EXIT_SUCCESS;
-		default:
-			usage(stderr);
-			return EXIT_USAGE;
-		}
-		if (rc)
-			return rc;
+	if (!argv[0] || (!hold && argv[1])) {
+		fprintf(stderr, "rdsrun: %s\n",
+			hold ? "--hold needs addresses of this host"
+			     : "--check-peer needs the address of one other host");
+		return COMMAND_USAGE;
 	}
-	return GO_ON;
+	status = self_has_rds(all, true);
+	if (status != COMMAND_GO_ON)
+		return status;
+	return hold ? hold_addresses(argv) : peer_check(argv[0], c->from);
+}
+
+static int print_library(void)
+{
+	char library[PATH_MAX];
+
+	if (find_library(library, sizeof(library)) < 0)
+		return COMMAND_CANNOT_RUN;
+	return puts(library) < 0;
+}
+
+static int print_options(void)
+{
+	rds_options_print(stdout);
+	return fflush(stdout) ? COMMAND_CANNOT_RUN : EXIT_SUCCESS;
+}
+
+/* Nothing but a program, and its arguments, or addresses, may be an operand. */
+static int check_operands(char **argv, const struct command *c)
+{
+	static const char *const alone[] = {[COMMAND_CHECK] = "--check",
+					    [COMMAND_OPTIONS] = "--options",
+					    [COMMAND_VERSION] = NULL};
+
+	if (!alone[c->mode] || !argv[0])
+		return COMMAND_GO_ON;
+	fprintf(stderr, "rdsrun: nothing is run with %s: what is \"%s\" for?\n", alone[c->mode], argv[0]);
+	return COMMAND_USAGE;
+}
+
+static int run_program(char **argv)
+{
+	if (argv[0])
+		return run(NULL, argv);
+	command_usage(stderr);
+	return COMMAND_USAGE;
 }
 
 int main(int argc, char **argv)
 {
-	struct wanted want = {0};
-	int status = parse(argc, argv, &want);
+	struct command c = {0};
+	int status = command_parse(argc, argv, &c);
 
-	if (status != GO_ON)
+	if (status == COMMAND_GO_ON)
+		status = check_operands(argv + optind, &c);
+	if (status != COMMAND_GO_ON)
 		return status;
-	if ((want.options || want.check) && optind < argc) {
-		fprintf(stderr, "rdsrun: nothing is run with %s: what is \"%s\" for?\n",
-			want.options ? "--options" : "--check", argv[optind]);
-		return EXIT_USAGE;
+	switch (c.mode) {
+	case COMMAND_RUN:
+		return run_program(argv + optind);
+	case COMMAND_CHECK:
+		return report(c.program);
+	case COMMAND_HOLD:
+	case COMMAND_CHECK_PEER:
+		return over_tcp(argv, argv + optind, &c);
+	case COMMAND_LIBRARY:
+		return print_library();
+	case COMMAND_OPTIONS:
+		return print_options();
+	case COMMAND_HELP:
+		command_usage(stdout);
+		return EXIT_SUCCESS;
+	case COMMAND_VERSION:
+		puts("rdsrun (rdspreload) " PACKAGE_VERSION);
+		return EXIT_SUCCESS;
 	}
-	if (want.check)
-		return report(want.check);
-	if (want.from && !want.peer) {
-		fputs("rdsrun: --from is for --check-peer\n", stderr);
-		return EXIT_USAGE;
-	}
-	if (want.options) {
-		rds_options_print(stdout);
-		return fflush(stdout) ? EXIT_CANNOT_RUN : EXIT_SUCCESS;
-	}
-	if (want.hold || want.peer)
-		return over_tcp(argv, argv + optind, &want);
-	if (optind == argc) {
-		usage(stderr);
-		return EXIT_USAGE;
-	}
-	return run(NULL, argv + optind);
+	return COMMAND_USAGE;
 }

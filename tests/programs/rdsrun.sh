@@ -113,6 +113,7 @@ refuses 2 "rdsrun: --hold needs addresses*" --hold
 refuses 2 "rdsrun: --check-peer needs the address of one other host" --check-peer
 refuses 2 "rdsrun: --check-peer needs the address of one other host" --check-peer 10.0.0.1 10.0.0.2
 refuses 2 "rdsrun: --from is for --check-peer" --from 10.0.0.1 true
+refuses 2 "rdsrun: --hold and --check-peer do not go together" --hold --check-peer 10.0.0.1
 refuses 1 "rdsrun: --hold: 127.0.0.1 is a loopback address*" --hold 127.0.0.1
 refuses 1 "no answer: 127.0.0.1 is this host itself*" --check-peer 127.0.0.1
 
