@@ -49,6 +49,10 @@ static const struct row rows[] = {
 	 .help = "say whether RDS answers at the address of another host, or why not"},
 	{"from", .arg = "ADDRESS", .text = FIELD(from), .of = COMMAND_CHECK_PEER,
 	 .help = "from this address of this host"},
+	{"node", .mode = COMMAND_NODE, .help = "show the RDS processes of this host, their sockets and connections"},
+	{"json", .flag = FIELD(json), .of = COMMAND_NODE, .help = "for scripts"},
+	{"watch", .optional = true, .arg = "SECONDS", .flag = FIELD(watch), .text = FIELD(interval), .of = COMMAND_NODE,
+	 .help = "again and again"},
 	{"library", .mode = COMMAND_LIBRARY, .help = "print the file that would be preloaded"},
 	{"options", .mode = COMMAND_OPTIONS,
 	 .help = "print all RDS_PRELOAD_* variables, their values and where they come from"},
@@ -83,6 +87,7 @@ void command_usage(FILE *out)
 	fputs("Usage: rdsrun [OPTION]... PROGRAM [ARGUMENT]...\n"
 	      "  or:  rdsrun [OPTION]... --hold ADDRESS...\n"
 	      "  or:  rdsrun [OPTION]... --check-peer [--from ADDRESS] ADDRESS\n"
+	      "  or:  rdsrun [OPTION]... --node [--watch[=SECONDS]] [--json]\n"
 	      "Run PROGRAM with RDS sockets (PF_RDS) provided by librdspreload.so.\n"
 	      "\n",
 	      out);

@@ -16,6 +16,7 @@ enum command_mode {
 	COMMAND_CHECK,
 	COMMAND_HOLD,
 	COMMAND_CHECK_PEER,
+	COMMAND_NODE,
 	COMMAND_LIBRARY,
 	COMMAND_OPTIONS,
 	COMMAND_HELP,
@@ -24,8 +25,10 @@ enum command_mode {
 
 struct command {
 	enum command_mode mode;
-	const char *program; /* of CHECK */
-	const char *from;    /* of CHECK_PEER; NULL: any */
+	const char *program;		/* of CHECK */
+	const char *from;		/* of CHECK_PEER; NULL: any */
+	bool json, watch;		/* of NODE */
+	const char *interval; /* NULL: none */
 };
 
 /*

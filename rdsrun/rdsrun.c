@@ -8,8 +8,8 @@
  * the first to see a socket call. RDS_PRELOAD_DLSYM adds the second object of the library's
  * directory (preload/dlsym/dlsym.c).
  *
- * With --hold and --check-peer the program that is run is rdsrun itself, which is an RDS program then
- * (hold.h, peer.h).
+ * With --hold, --check-peer and --node the program that is run is rdsrun itself, which is an RDS
+ * program then (hold.h, peer.h, node_show.h).
  */
 #include <errno.h>
 #include <limits.h>
@@ -23,6 +23,7 @@
 #include "rdsrun/check.h"
 #include "rdsrun/command.h"
 #include "rdsrun/hold.h"
+#include "rdsrun/node_show.h"
 #include "rdsrun/peer.h"
 
 #define LIBRARY "librdspreload.so"
@@ -293,6 +294,22 @@ static int over_tcp(char **all, char **argv, const struct command *c)
 	return hold ? hold_addresses(argv) : peer_check(argv[0], c->from);
 }
 
+static int show_node(char **all, const struct command *c)
+{
+	struct node_wanted want = {.json = c->json, .watch = c->watch, .interval = 1};
+	char *end = NULL;
+	int status;
+
+	if (c->interval)
+		want.interval = strtod(c->interval, &end);
+	if ((end && (*end || end == c->interval)) || !(want.interval >= 0.1 && want.interval <= 86400)) {
+		fprintf(stderr, "rdsrun: --watch: '%s' is not a number from 0.1 to 86400\n", c->interval);
+		return COMMAND_USAGE;
+	}
+	status = self_has_rds(all, false);
+	return status == COMMAND_GO_ON ? node_show(&want) : status;
+}
+
 static int print_library(void)
 {
 	char library[PATH_MAX];
@@ -313,6 +330,7 @@ static int check_operands(char **argv, const struct command *c)
 {
 	static const char *const alone[] = {[COMMAND_CHECK] = "--check",
 					    [COMMAND_OPTIONS] = "--options",
+					    [COMMAND_NODE] = "--node",
 					    [COMMAND_VERSION] = NULL};
 
 	if (!alone[c->mode] || !argv[0])
@@ -346,6 +364,8 @@ int main(int argc, char **argv)
 	case COMMAND_HOLD:
 	case COMMAND_CHECK_PEER:
 		return over_tcp(argv, argv + optind, &c);
+	case COMMAND_NODE:
+		return show_node(argv, &c);
 	case COMMAND_LIBRARY:
 		return print_library();
 	case COMMAND_OPTIONS:

@@ -114,6 +114,12 @@ refuses 2 "rdsrun: --check-peer needs the address of one other host" --check-pee
 refuses 2 "rdsrun: --check-peer needs the address of one other host" --check-peer 10.0.0.1 10.0.0.2
 refuses 2 "rdsrun: --from is for --check-peer" --from 10.0.0.1 true
 refuses 2 "rdsrun: --hold and --check-peer do not go together" --hold --check-peer 10.0.0.1
+refuses 2 "rdsrun: nothing is run with --node: what is \"true\" for?" --node true
+refuses 2 "rdsrun: --json is for --node" --json true
+refuses 2 "rdsrun: --watch is for --node" --watch true
+for bad in 0 0.05 86401 nan x ''; do
+	refuses 2 "rdsrun: --watch: '$bad' is not a number from 0.1 to 86400" --node "--watch=$bad"
+done
 refuses 1 "rdsrun: --hold: 127.0.0.1 is a loopback address*" --hold 127.0.0.1
 refuses 1 "no answer: 127.0.0.1 is this host itself*" --check-peer 127.0.0.1
 
