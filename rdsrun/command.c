@@ -53,6 +53,7 @@ static const struct row rows[] = {
 	{"json", .flag = FIELD(json), .of = COMMAND_NODE, .help = "for scripts"},
 	{"watch", .optional = true, .arg = "SECONDS", .flag = FIELD(watch), .text = FIELD(interval), .of = COMMAND_NODE,
 	 .help = "again and again"},
+	{"metrics", .arg = "FILE", .text = FIELD(metrics), .of = COMMAND_NODE, .help = "into a file for Prometheus"},
 	{"library", .mode = COMMAND_LIBRARY, .help = "print the file that would be preloaded"},
 	{"options", .mode = COMMAND_OPTIONS,
 	 .help = "print all RDS_PRELOAD_* variables, their values and where they come from"},
@@ -87,7 +88,7 @@ void command_usage(FILE *out)
 	fputs("Usage: rdsrun [OPTION]... PROGRAM [ARGUMENT]...\n"
 	      "  or:  rdsrun [OPTION]... --hold ADDRESS...\n"
 	      "  or:  rdsrun [OPTION]... --check-peer [--from ADDRESS] ADDRESS\n"
-	      "  or:  rdsrun [OPTION]... --node [--watch[=SECONDS]] [--json]\n"
+	      "  or:  rdsrun [OPTION]... --node [--watch[=SECONDS]] [--json | --metrics FILE]\n"
 	      "Run PROGRAM with RDS sockets (PF_RDS) provided by librdspreload.so.\n"
 	      "\n",
 	      out);

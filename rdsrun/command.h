@@ -28,7 +28,7 @@ struct command {
 	const char *program;		/* of CHECK */
 	const char *from;		/* of CHECK_PEER; NULL: any */
 	bool json, watch;		/* of NODE */
-	const char *interval; /* NULL: none */
+	const char *interval, *metrics; /* NULL: none */
 };
 
 /*

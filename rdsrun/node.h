@@ -72,5 +72,6 @@ struct node_style {
 };
 void node_print(FILE *out, const struct node *node, const struct node_style *style);
 void node_print_json(FILE *out, const struct node *node);
+void node_print_metrics(FILE *out, const struct node *node);
 
 #endif

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -39,8 +40,7 @@ static int complain(const char *what, int err)
 /* What could not be done, if it was that. */
 static const char *what_failed(const struct node_wanted *want, bool looked)
 {
-	(void)want;
-	return looked ? "output" : "the node cannot be asked";
+	return !looked ? "the node cannot be asked" : want->metrics ? want->metrics : "output";
 }
 
 /* ---- signals ---- */
@@ -86,6 +86,38 @@ static int signals_wait(const sigset_t *set, double until)
 
 /* ---- one look ---- */
 
+static int print_file(const char *path, const struct node *node)
+{
+	char *tmp;
+	int fd, err = 0;
+	FILE *out;
+
+	if (asprintf(&tmp, "%s.XXXXXX", path) < 0)
+		return ENOMEM;
+	fd = mkstemp(tmp);
+	out = fd >= 0 ? fdopen(fd, "w") : NULL;
+	if (!out) {
+		err = errno;
+		if (fd >= 0) {
+			close(fd);
+			unlink(tmp);
+		}
+		free(tmp);
+		return err;
+	}
+	node_print_metrics(out, node);
+	if (fflush(out) || ferror(out) || fchmod(fd, 0644))
+		err = errno;
+	if (fclose(out) && !err)
+		err = errno;
+	if (!err && rename(tmp, path))
+		err = errno;
+	if (err)
+		unlink(tmp);
+	free(tmp);
+	return err;
+}
+
 /* As much of the text as the terminal has room for. */
 static void print_screen(char *text)
 {
@@ -129,13 +161,15 @@ static int print(const struct node_wanted *want, const struct node *node, bool s
 	static const struct node_style plain, bars = {.bars = true};
 	int err = 0;
 
-	if (want->json)
+	if (want->metrics)
+		err = print_file(want->metrics, node);
+	else if (want->json)
 		node_print_json(stdout, node);
 	else if (screen)
 		err = print_live(node);
 	else
 		node_print(stdout, node, want->watch ? &bars : &plain);
-	if (want->watch && !want->json && !screen)
+	if (want->watch && !want->json && !want->metrics && !screen)
 		putchar('\n');
 	if (fflush(stdout) && !err)
 		err = errno;
@@ -160,7 +194,7 @@ static void stop_here(void)
 
 static int watch(int fd, const struct node_wanted *want)
 {
-	bool screen = isatty(STDOUT_FILENO) && !want->json;
+	bool screen = isatty(STDOUT_FILENO) && !want->json && !want->metrics;
 	struct node node = {0}, before = {0};
 	bool looked;
 	int sig = 0, err;
@@ -194,7 +228,7 @@ static int once(int fd, const struct node_wanted *want)
 	int err = node_look(fd, NULL, &node);
 	bool looked;
 
-	if (!err && node.nprocs) {
+	if (!err && !want->metrics && node.nprocs) {
 		before = node;
 		nanosleep(&measure, NULL);
 		err = node_look(fd, &before, &node);

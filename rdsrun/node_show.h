@@ -10,6 +10,7 @@
 struct node_wanted {
 	bool json, watch;
 	double interval;     /* seconds; of watch */
+	const char *metrics; /* the file; NULL: none */
 };
 
 /* An exit status. */

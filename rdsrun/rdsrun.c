@@ -296,7 +296,7 @@ static int over_tcp(char **all, char **argv, const struct command *c)
 
 static int show_node(char **all, const struct command *c)
 {
-	struct node_wanted want = {.json = c->json, .watch = c->watch, .interval = 1};
+	struct node_wanted want = {.json = c->json, .watch = c->watch, .interval = 1, .metrics = c->metrics};
 	char *end = NULL;
 	int status;
 
@@ -304,6 +304,10 @@ static int show_node(char **all, const struct command *c)
 		want.interval = strtod(c->interval, &end);
 	if ((end && (*end || end == c->interval)) || !(want.interval >= 0.1 && want.interval <= 86400)) {
 		fprintf(stderr, "rdsrun: --watch: '%s' is not a number from 0.1 to 86400\n", c->interval);
+		return COMMAND_USAGE;
+	}
+	if (want.json && want.metrics) {
+		fputs("rdsrun: --json and --metrics do not go together\n", stderr);
 		return COMMAND_USAGE;
 	}
 	status = self_has_rds(all, false);

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 """rdsrun --node: what it shows of processes that talk, are stopped, die, have names that are no text, or are asked for
-anything by anybody; as text, JSON, and a live screen. Each test is a function test_*; $RDSRUN is the command."""
+anything by anybody; as text, JSON, a live screen, and metrics. Each test is a function test_*; $RDSRUN is the command."""
 
 import json
 import os
@@ -250,6 +250,10 @@ def test_names_that_are_no_text():
         text = node().stdout
         assert re.search(rb"^process %d " % m.pid, text, re.M)
         assert not re.search(rb"[^\n\x20-\x7e]", text), text
+        with tempfile.TemporaryDirectory() as d:
+            node("--metrics", d + "/m")
+            with open(d + "/m", "rb") as f:
+                assert f'name="e?]0;x?\\"\\\\?"'.encode() in f.read()
 
 
 def listeners():
@@ -385,6 +389,44 @@ def test_blocks():
         assert watch.wait(COMES) == 0
         assert b"\x1b" not in b"".join(blocks) and all(b"process %d " % m.pid in b for b in blocks[:3])
         assert not re.search(rb"\d/s", blocks[0]) and re.search(rb"  sent \d+ \([^)]*\) \d+/s", blocks[1]), blocks
+
+
+# ---- metrics ----
+
+SAMPLE = re.compile(r'(rds_preload_[a-z_]+)\{((?:[a-z_]+="(?:[^"\\\n]|\\.)*",?)*)\} (\d+)$')
+
+
+def test_metrics():
+    with Member(4080, count=3) as m, Member(4081, to=4080, count=2), tempfile.TemporaryDirectory() as d:
+        m.stop()
+        m.process.send_signal(signal.SIGCONT)
+        await_("goes on", lambda: process(as_json(), m.pid)["answer"] == "answered")
+        assert node("--metrics", d + "/node.prom").stdout == b""
+        assert os.listdir(d) == ["node.prom"] and os.stat(d + "/node.prom").st_mode & 0o777 == 0o644
+        with open(d + "/node.prom") as f:
+            lines = f.read().splitlines()
+        kind, seen, values = None, set(), {}
+        for line in lines:
+            if line.startswith("# HELP "):
+                kind = line.split()[2]
+                assert kind not in values, f"{kind} is in two places"
+                values[kind] = []
+            elif line.startswith("# TYPE "):
+                assert line.split()[2] == kind and line.split()[3] in ("counter", "gauge")
+                assert (line.split()[3] == "counter") == (kind.endswith(("_total", "_seq"))), line
+            else:
+                found = SAMPLE.match(line)
+                assert found and found[1] == kind, line
+                assert (kind, found[2]) not in seen, f"twice: {line}"
+                seen.add((kind, found[2]))
+                values[kind].append((found[2], int(found[3])))
+        of = f'pid="{m.pid}",member='
+        pick = lambda name: [v for labels, v in values["rds_preload_" + name] if of in labels]
+        assert pick("process_sent_messages_total") == [3] and pick("process_info") == [1]
+        assert pick("socket_receive_messages") == [5] and pick("socket_receive_bytes") == [1 + 2 + 3 + 1 + 2]
+        assert pick("connection_up") == [1, 1] and pick("socket_congested") == [0], values
+        wrong = node("--metrics", d + "/no/node.prom", status=1)
+        assert b"/no/node.prom: No such file" in wrong.stderr and os.listdir(d) == ["node.prom"]
 
 
 def main():

@@ -117,6 +117,8 @@ refuses 2 "rdsrun: --hold and --check-peer do not go together" --hold --check-pe
 refuses 2 "rdsrun: nothing is run with --node: what is \"true\" for?" --node true
 refuses 2 "rdsrun: --json is for --node" --json true
 refuses 2 "rdsrun: --watch is for --node" --watch true
+refuses 2 "rdsrun: --metrics is for --node" --metrics file true
+refuses 2 "rdsrun: --json and --metrics do not go together" --node --json --metrics file
 for bad in 0 0.05 86401 nan x ''; do
 	refuses 2 "rdsrun: --watch: '$bad' is not a number from 0.1 to 86400" --node "--watch=$bad"
 done
