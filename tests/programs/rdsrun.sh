@@ -125,6 +125,23 @@ done
 refuses 1 "rdsrun: --hold: 127.0.0.1 is a loopback address*" --hold 127.0.0.1
 refuses 1 "no answer: 127.0.0.1 is this host itself*" --check-peer 127.0.0.1
 
+# Completion for bash.  completes WANTED WORD...: of the last word
+completes()
+{
+	wanted=$1
+	shift
+	expect "completion of $*" "$wanted" "$(bash -c '. "$0"; COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)); _rdsrun; echo "${COMPREPLY[*]}"' \
+		"$TOP_SRCDIR/rdsrun/completion.bash" "$@")"
+}
+completes "--hold" rdsrun --ho
+completes "--version" rdsrun -l debug --spin 3 --ve
+completes "debug" rdsrun --log de
+completes "error warn info debug" rdsrun --log =
+completes "warn" rdsrun --log = w
+completes "" rdsrun --spin 1
+completes "*printf*" rdsrun --log = warn prin
+completes "" rdsrun printf --he # the program's own option
+
 # --check
 cat=$(command -v cat)
 check "dynamic program" 0 "yes: *dynamically linked*" cat
