@@ -99,7 +99,7 @@ static void print_counts(FILE *out, const struct rds_preload_info_connection *c,
 	if (c->retransmissions)
 		fprintf(out, "  retransmissions %u", c->retransmissions);
 	if (c->breaks)
-		fprintf(out, "  broken %u times", c->breaks);
+		fprintf(out, "  breaks %u", c->breaks);
 	if (c->attempts && !(c->flags & RDS_INFO_CONNECTION_FLAG_CONNECTED))
 		fprintf(out, "  attempts %u", c->attempts);
 }
