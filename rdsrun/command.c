@@ -28,10 +28,11 @@ struct row {
 	/* of struct command; 0: none. */
 	uint16_t flag, text;
 	enum command_mode mode; /* which it chooses */
-	enum command_mode of;	/* or without which it means nothing */
+	unsigned of;		/* OF(mode) of those without which it means nothing; 0: it always does */
 	const char *help;
 };
 
+#define OF(mode) (1u << (mode))
 #define FIELD(name) ((uint16_t)offsetof(struct command, name))
 
 static const struct row rows[] = {
@@ -47,13 +48,16 @@ static const struct row rows[] = {
 		 "so that programs can come and go"},
 	{"check-peer", .mode = COMMAND_CHECK_PEER,
 	 .help = "say whether RDS answers at the address of another host, or why not"},
-	{"from", .arg = "ADDRESS", .text = FIELD(from), .of = COMMAND_CHECK_PEER,
+	{"from", .arg = "ADDRESS", .text = FIELD(from), .of = OF(COMMAND_CHECK_PEER) | OF(COMMAND_PING),
 	 .help = "from this address of this host"},
+	{"ping", .mode = COMMAND_PING, .help = "send pings to an address, one each second, as rds-ping does"},
+	{"count", .arg = "N", .text = FIELD(count), .of = OF(COMMAND_PING), .help = "so many, and end"},
 	{"node", .mode = COMMAND_NODE, .help = "show the RDS processes of this host, their sockets and connections"},
-	{"json", .flag = FIELD(json), .of = COMMAND_NODE, .help = "for scripts"},
-	{"watch", .optional = true, .arg = "SECONDS", .flag = FIELD(watch), .text = FIELD(interval), .of = COMMAND_NODE,
-	 .help = "again and again"},
-	{"metrics", .arg = "FILE", .text = FIELD(metrics), .of = COMMAND_NODE, .help = "into a file for Prometheus"},
+	{"json", .flag = FIELD(json), .of = OF(COMMAND_NODE), .help = "for scripts"},
+	{"watch", .optional = true, .arg = "SECONDS", .flag = FIELD(watch), .text = FIELD(interval),
+	 .of = OF(COMMAND_NODE), .help = "again and again"},
+	{"metrics", .arg = "FILE", .text = FIELD(metrics), .of = OF(COMMAND_NODE),
+	 .help = "into a file for Prometheus"},
 	{"library", .mode = COMMAND_LIBRARY, .help = "print the file that would be preloaded"},
 	{"options", .mode = COMMAND_OPTIONS,
 	 .help = "print all RDS_PRELOAD_* variables, their values and where they come from"},
@@ -88,6 +92,7 @@ void command_usage(FILE *out)
 	fputs("Usage: rdsrun [OPTION]... PROGRAM [ARGUMENT]...\n"
 	      "  or:  rdsrun [OPTION]... --hold ADDRESS...\n"
 	      "  or:  rdsrun [OPTION]... --check-peer [--from ADDRESS] ADDRESS\n"
+	      "  or:  rdsrun [OPTION]... --ping [--from ADDRESS] [--count N] ADDRESS\n"
 	      "  or:  rdsrun [OPTION]... --node [--watch[=SECONDS]] [--json | --metrics FILE]\n"
 	      "Run PROGRAM with RDS sockets (PF_RDS) provided by librdspreload.so.\n"
 	      "\n",
@@ -142,6 +147,19 @@ static int set_row(const struct row *r, const char *value, struct command *c)
 	return 0;
 }
 
+static void explain_of(const struct row *r)
+{
+	const char *join = "is for";
+
+	fprintf(stderr, "rdsrun: --%s", r->name);
+	for (size_t i = 0; i < ROWS; i++)
+		if (r->of & OF(rows[i].mode)) {
+			fprintf(stderr, " %s --%s", join, rows[i].name);
+			join = "or";
+		}
+	fputc('\n', stderr);
+}
+
 /* Rows that are set, and mean nothing without their mode. */
 static int check_rows(const struct command *c)
 {
@@ -149,10 +167,10 @@ static int check_rows(const struct command *c)
 		const struct row *r = &rows[i];
 		const char *at = (const char *)c;
 
-		if (r->of == COMMAND_RUN || r->of == c->mode ||
+		if (!r->of || (r->of & OF(c->mode)) ||
 		    !((r->flag && *(const bool *)(at + r->flag)) || (r->text && *(const char *const *)(at + r->text))))
 			continue;
-		fprintf(stderr, "rdsrun: --%s is for --%s\n", r->name, mode_name(r->of));
+		explain_of(r);
 		return COMMAND_USAGE;
 	}
 	return COMMAND_GO_ON;

@@ -16,6 +16,7 @@ enum command_mode {
 	COMMAND_CHECK,
 	COMMAND_HOLD,
 	COMMAND_CHECK_PEER,
+	COMMAND_PING,
 	COMMAND_NODE,
 	COMMAND_LIBRARY,
 	COMMAND_OPTIONS,
@@ -26,7 +27,8 @@ enum command_mode {
 struct command {
 	enum command_mode mode;
 	const char *program;		/* of CHECK */
-	const char *from;		/* of CHECK_PEER; NULL: any */
+	const char *from;		/* of CHECK_PEER and PING; NULL: any */
+	const char *count;		/* of PING; NULL: no end */
 	bool json, watch;		/* of NODE */
 	const char *interval, *metrics; /* NULL: none */
 };

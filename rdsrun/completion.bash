@@ -2,14 +2,14 @@
 # Completion of rdsrun(1) for bash: options and their values, then the program's own completion.
 # scripts/check-manual compares the list with `rdsrun --help` at each build.
 
-_rdsrun_options='--log --registry-dir --spin --check --hold --check-peer --from --node --json --watch --metrics
+_rdsrun_options='--log --registry-dir --spin --check --hold --check-peer --from --ping --count --node --json --watch --metrics
 	--library --options --help --version'
 
 # The words of an option that takes a value.  Bash splits --log=debug into three words.
 _rdsrun_takes_value()
 {
 	case $1 in
-	-[lrs] | --log | --registry-dir | --spin | --check | --from | --metrics) return 0 ;;
+	-[lrs] | --log | --registry-dir | --spin | --check | --from | --count | --metrics) return 0 ;;
 	esac
 	return 1
 }
@@ -52,7 +52,7 @@ _rdsrun()
 	COMPREPLY=()
 	operand=$(_rdsrun_operand)
 	if ((operand)); then
-		if [[ " ${COMP_WORDS[*]:1:operand-1} " = *" --"@(hold|check-peer|node)" "* ]]; then
+		if [[ " ${COMP_WORDS[*]:1:operand-1} " = *" --"@(hold|check-peer|ping|node)" "* ]]; then
 			mapfile -t COMPREPLY < <(compgen -A hostname -- "$cur")
 		elif declare -F _command_offset >/dev/null; then
 			_command_offset "$operand"
@@ -67,7 +67,7 @@ _rdsrun()
 		_rdsrun_value "$before" "$cur"
 	elif [[ $cur = -* ]]; then
 		mapfile -t COMPREPLY < <(compgen -W "$_rdsrun_options" -- "$cur")
-	elif [[ " ${COMP_WORDS[*]} " = *" --"@(hold|check-peer)" "* ]]; then
+	elif [[ " ${COMP_WORDS[*]} " = *" --"@(hold|check-peer|ping)" "* ]]; then
 		mapfile -t COMPREPLY < <(compgen -A hostname -- "$cur")
 	else
 		mapfile -t COMPREPLY < <(compgen -c -- "$cur")

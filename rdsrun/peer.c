@@ -25,10 +25,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "rdsrun/hold.h"
+#include "rdsrun/ping.h"
 #include "rds_abi.h"
 
 #define PINGS 5
@@ -43,50 +43,6 @@
 enum { GO_ON = -1, EXIT_USAGE = 2 };
 
 /* ---- pings ---- */
-
-static double now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec * 1e3 + (double)ts.tv_nsec / 1e6;
-}
-
-static bool fd_wait(int fd, short events, double until)
-{
-	struct pollfd p = {.fd = fd, .events = events};
-	double left;
-
-	do {
-		left = until - now_ms();
-		if (poll(&p, 1, left > 0 ? (int)left + 1 : 0) > 0)
-			return true;
-	} while (left > 0);
-	return false;
-}
-
-/* An empty message to port 0, which the node itself answers. */
-static bool ping_send(int fd, const struct addr *peer)
-{
-	struct addr to = *peer;
-
-	addr_set_port(&to, 0);
-	return sendto(fd, "", 0, MSG_DONTWAIT, &to.u.sa, to.len) == 0;
-}
-
-static bool ping_answered(int fd, const struct addr *peer, double until)
-{
-	struct addr from;
-	char byte;
-
-	do {
-		from.len = sizeof(from.u);
-		if (recvfrom(fd, &byte, 1, MSG_DONTWAIT, &from.u.sa, &from.len) == 0 && from.u.in.sin_port == 0 &&
-		    addr_compare(&from, peer) == 0)
-			return true;
-	} while (now_ms() < until && fd_wait(fd, POLLIN, until));
-	return false;
-}
 
 static int double_compare(const void *a, const void *b)
 {
@@ -124,12 +80,12 @@ static int pings_more(int fd, const struct addr *local, const struct addr *peer,
 	double took[PINGS], since;
 
 	for (unsigned i = 0; i < PINGS; i++) {
-		since = now_ms();
+		since = ping_now_ms();
 		if (!ping_send(fd, peer) || !ping_answered(fd, peer, since + PATIENCE_MS)) {
 			printf("no answer any more, after %u pings\n", i + 1);
 			return EXIT_FAILURE;
 		}
-		took[i] = now_ms() - since;
+		took[i] = ping_now_ms() - since;
 	}
 	qsort(took, PINGS, sizeof(took[0]), double_compare);
 	printf("answers: round trip min %.3f ms, median %.3f ms, of %d pings; the first, which may connect, %.3f ms\n",
@@ -149,7 +105,7 @@ static enum heard tcp_hear(int fd)
 	ssize_t n;
 	uint32_t len;
 
-	if (!fd_wait(fd, POLLIN, now_ms() + HEAR_MS))
+	if (!ping_fd_wait(fd, POLLIN, ping_now_ms() + HEAR_MS))
 		return HEARD_NOTHING;
 	n = recv(fd, hdr, sizeof(hdr), MSG_PEEK | MSG_DONTWAIT);
 	if (n <= 0)
@@ -173,7 +129,7 @@ static int tcp_try(const struct addr *local, const struct addr *peer, double unt
 	if (setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small)) < 0 ||
 	    bind(fd, &local->u.sa, local->len) < 0 || (connect(fd, &to.u.sa, to.len) < 0 && errno != EINPROGRESS))
 		err = errno;
-	else if (!fd_wait(fd, POLLOUT, until))
+	else if (!ping_fd_wait(fd, POLLOUT, until))
 		err = ETIMEDOUT;
 	else
 		getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len);
@@ -256,7 +212,7 @@ static void explain_silence(int fd, const struct addr *local, const struct addr 
 
 static int check_ping(int fd, const struct addr *local, const struct addr *peer)
 {
-	double since = now_ms();
+	double since = ping_now_ms();
 	enum heard heard = HEARD_NOTHING;
 	int err;
 
@@ -265,10 +221,10 @@ static int check_ping(int fd, const struct addr *local, const struct addr *peer)
 		return EXIT_FAILURE;
 	}
 	if (ping_answered(fd, peer, since + SOON_MS))
-		return pings_more(fd, local, peer, now_ms() - since);
+		return pings_more(fd, local, peer, ping_now_ms() - since);
 	err = tcp_try(local, peer, since + PATIENCE_MS, &heard);
 	if (!err && ping_answered(fd, peer, since + PATIENCE_MS))
-		return pings_more(fd, local, peer, now_ms() - since);
+		return pings_more(fd, local, peer, ping_now_ms() - since);
 	if (err)
 		explain_error(peer, err);
 	else
@@ -276,25 +232,6 @@ static int check_ping(int fd, const struct addr *local, const struct addr *peer)
 	/* it is not waited for when this process ends */
 	setsockopt(fd, SOL_RDS, RDS_CANCEL_SENT_TO, &peer->u, peer->len);
 	return EXIT_FAILURE;
-}
-
-/* The local address that routing takes for the peer.  0 or an errno. */
-static int check_route(const struct addr *peer, struct addr *local)
-{
-	struct addr to = *peer;
-	int fd = socket(peer->u.sa.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0), err = 0;
-
-	if (fd < 0)
-		return errno;
-	addr_set_port(&to, RDS_TCP_PORT);
-	memset(local, 0, sizeof(*local));
-	local->len = sizeof(local->u);
-	if (connect(fd, &to.u.sa, to.len) < 0 || getsockname(fd, &local->u.sa, &local->len) < 0)
-		err = errno;
-	close(fd);
-	addr_set_port(local, 0);
-	addr_name(local);
-	return err;
 }
 
 /* Both addresses; `from` may be NULL.  GO_ON, or the status with which to end. */
@@ -315,7 +252,7 @@ static int check_addresses(const char *name, const char *from, struct addr *peer
 	}
 	if (strcmp(name, peer->text) != 0)
 		printf("%s is %s\n", name, peer->text);
-	err = check_route(peer, &routed);
+	err = ping_route(peer, &routed);
 	if (!err && addr_compare(&routed, peer) == 0) {
 		printf(NO_ANSWER "%s is this host itself: its programs reach each other without TCP\n", peer->text);
 		return EXIT_FAILURE;

@@ -25,6 +25,7 @@
 #include "rdsrun/hold.h"
 #include "rdsrun/node_show.h"
 #include "rdsrun/peer.h"
+#include "rdsrun/ping.h"
 
 #define LIBRARY "librdspreload.so"
 #define DLSYM_LIBRARY "librdsdlsym.so"
@@ -294,6 +295,18 @@ static int over_tcp(char **all, char **argv, const struct command *c)
 	return hold ? hold_addresses(argv) : peer_check(argv[0], c->from);
 }
 
+static int ping(char **all, char **argv, const struct command *c)
+{
+	int status;
+
+	if (!argv[0] || argv[1]) {
+		fputs("rdsrun: --ping needs one address\n", stderr);
+		return COMMAND_USAGE;
+	}
+	status = self_has_rds(all, false);
+	return status == COMMAND_GO_ON ? ping_show(argv[0], c->from, c->count) : status;
+}
+
 static int show_node(char **all, const struct command *c)
 {
 	struct node_wanted want = {.json = c->json, .watch = c->watch, .interval = 1, .metrics = c->metrics};
@@ -368,6 +381,8 @@ int main(int argc, char **argv)
 	case COMMAND_HOLD:
 	case COMMAND_CHECK_PEER:
 		return over_tcp(argv, argv + optind, &c);
+	case COMMAND_PING:
+		return ping(argv, argv + optind, &c);
 	case COMMAND_NODE:
 		return show_node(argv, &c);
 	case COMMAND_LIBRARY:

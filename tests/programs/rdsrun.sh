@@ -112,7 +112,7 @@ refuses()
 refuses 2 "rdsrun: --hold needs addresses*" --hold
 refuses 2 "rdsrun: --check-peer needs the address of one other host" --check-peer
 refuses 2 "rdsrun: --check-peer needs the address of one other host" --check-peer 10.0.0.1 10.0.0.2
-refuses 2 "rdsrun: --from is for --check-peer" --from 10.0.0.1 true
+refuses 2 "rdsrun: --from is for --check-peer or --ping" --from 10.0.0.1 true
 refuses 2 "rdsrun: --hold and --check-peer do not go together" --hold --check-peer 10.0.0.1
 refuses 2 "rdsrun: nothing is run with --node: what is \"true\" for?" --node true
 refuses 2 "rdsrun: --json is for --node" --json true
@@ -122,6 +122,18 @@ refuses 2 "rdsrun: --json and --metrics do not go together" --node --json --metr
 for bad in 0 0.05 86401 nan x ''; do
 	refuses 2 "rdsrun: --watch: '$bad' is not a number from 0.1 to 86400" --node "--watch=$bad"
 done
+refuses 2 "rdsrun: --count is for --ping" --count 1 true
+refuses 2 "rdsrun: --ping needs one address" --ping
+refuses 2 "rdsrun: --ping needs one address" --ping 127.0.0.1 127.0.0.2
+for bad in 0 -1 x 1x ''; do
+	refuses 2 "rdsrun: --ping: --count: '$bad' is not a number from 1 to *" --ping --count "$bad" 127.0.0.1
+done
+refuses 1 "rdsrun: --ping: 192.0.2.1: Cannot assign requested address" --ping --from 192.0.2.1 --count 1 127.0.0.1
+refuses 0 "   1: [0-9]* usec
+   2: [0-9]* usec
+2 of 2 answered" --ping --count 2 127.0.0.1
+RDS_PRELOAD_PING_ENABLE=0 refuses 1 "   1: no answer
+0 of 1 answered" --ping --count 1 127.0.0.1
 refuses 1 "rdsrun: --hold: 127.0.0.1 is a loopback address*" --hold 127.0.0.1
 refuses 1 "no answer: 127.0.0.1 is this host itself*" --check-peer 127.0.0.1
 
