@@ -58,6 +58,8 @@ static const struct row rows[] = {
 	 .of = OF(COMMAND_NODE), .help = "again and again"},
 	{"metrics", .arg = "FILE", .text = FIELD(metrics), .of = OF(COMMAND_NODE),
 	 .help = "into a file for Prometheus"},
+	{"info", .optional = true, .arg = "TABLES", .text = FIELD(tables), .mode = COMMAND_INFO,
+	 .help = "the tables of rds-info, or some of them: letters of ckrsntTI"},
 	{"library", .mode = COMMAND_LIBRARY, .help = "print the file that would be preloaded"},
 	{"options", .mode = COMMAND_OPTIONS,
 	 .help = "print all RDS_PRELOAD_* variables, their values and where they come from"},
@@ -94,6 +96,7 @@ void command_usage(FILE *out)
 	      "  or:  rdsrun [OPTION]... --check-peer [--from ADDRESS] ADDRESS\n"
 	      "  or:  rdsrun [OPTION]... --ping [--from ADDRESS] [--count N] ADDRESS\n"
 	      "  or:  rdsrun [OPTION]... --node [--watch[=SECONDS]] [--json | --metrics FILE]\n"
+	      "  or:  rdsrun [OPTION]... --info[=TABLES]\n"
 	      "Run PROGRAM with RDS sockets (PF_RDS) provided by librdspreload.so.\n"
 	      "\n",
 	      out);

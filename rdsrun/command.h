@@ -18,6 +18,7 @@ enum command_mode {
 	COMMAND_CHECK_PEER,
 	COMMAND_PING,
 	COMMAND_NODE,
+	COMMAND_INFO,
 	COMMAND_LIBRARY,
 	COMMAND_OPTIONS,
 	COMMAND_HELP,
@@ -31,6 +32,7 @@ struct command {
 	const char *count;		/* of PING; NULL: no end */
 	bool json, watch;		/* of NODE */
 	const char *interval, *metrics; /* NULL: none */
+	const char *tables;		/* of INFO; NULL: all */
 };
 
 /*

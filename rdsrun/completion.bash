@@ -3,7 +3,7 @@
 # scripts/check-manual compares the list with `rdsrun --help` at each build.
 
 _rdsrun_options='--log --registry-dir --spin --check --hold --check-peer --from --ping --count --node --json --watch --metrics
-	--library --options --help --version'
+	--info --library --options --help --version'
 
 # The words of an option that takes a value.  Bash splits --log=debug into three words.
 _rdsrun_takes_value()
@@ -52,7 +52,7 @@ _rdsrun()
 	COMPREPLY=()
 	operand=$(_rdsrun_operand)
 	if ((operand)); then
-		if [[ " ${COMP_WORDS[*]:1:operand-1} " = *" --"@(hold|check-peer|ping|node)" "* ]]; then
+		if [[ " ${COMP_WORDS[*]:1:operand-1} " = *" --"@(hold|check-peer|ping|node|info*)" "* ]]; then
 			mapfile -t COMPREPLY < <(compgen -A hostname -- "$cur")
 		elif declare -F _command_offset >/dev/null; then
 			_command_offset "$operand"

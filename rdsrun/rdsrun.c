@@ -23,6 +23,7 @@
 #include "rdsrun/check.h"
 #include "rdsrun/command.h"
 #include "rdsrun/hold.h"
+#include "rdsrun/info.h"
 #include "rdsrun/node_show.h"
 #include "rdsrun/peer.h"
 #include "rdsrun/ping.h"
@@ -327,6 +328,18 @@ static int show_node(char **all, const struct command *c)
 	return status == COMMAND_GO_ON ? node_show(&want) : status;
 }
 
+static int show_info(char **all, const struct command *c)
+{
+	int status;
+
+	if (!info_is_sound(c->tables)) {
+		fprintf(stderr, "rdsrun: --info: '%s' is not letters of ckrsntTI\n", c->tables);
+		return COMMAND_USAGE;
+	}
+	status = self_has_rds(all, false);
+	return status == COMMAND_GO_ON ? info_show(c->tables) : status;
+}
+
 static int print_library(void)
 {
 	char library[PATH_MAX];
@@ -348,6 +361,7 @@ static int check_operands(char **argv, const struct command *c)
 	static const char *const alone[] = {[COMMAND_CHECK] = "--check",
 					    [COMMAND_OPTIONS] = "--options",
 					    [COMMAND_NODE] = "--node",
+					    [COMMAND_INFO] = "--info",
 					    [COMMAND_VERSION] = NULL};
 
 	if (!alone[c->mode] || !argv[0])
@@ -385,6 +399,8 @@ int main(int argc, char **argv)
 		return ping(argv, argv + optind, &c);
 	case COMMAND_NODE:
 		return show_node(argv, &c);
+	case COMMAND_INFO:
+		return show_info(argv, &c);
 	case COMMAND_LIBRARY:
 		return print_library();
 	case COMMAND_OPTIONS:

@@ -391,6 +391,25 @@ def test_blocks():
         assert not re.search(rb"\d/s", blocks[0]) and re.search(rb"  sent \d+ \([^)]*\) \d+/s", blocks[1]), blocks
 
 
+# ---- the tables of rds-info ----
+
+
+def test_info():
+    with Member(4100, count=3) as m:
+        run = lambda *o: subprocess.run([RDSRUN, *o], stdout=subprocess.PIPE, env=PATIENT, check=True).stdout.decode()
+        inode = process(as_json(), m.pid)["sockets"][0]["inode"]
+        rows = run("--info=knr").splitlines()
+        assert [r for r in rows if r.endswith(":")] == ["RDS Sockets:", "RDS Connections:", "Receive Message Queue:"]
+        assert ["127.0.0.1", "4100", "::", "0", "106496", "106496", str(inode)] in [r.split() for r in rows], rows
+        assert ["127.0.0.1", "127.0.0.1", "4", "4", "--C"] in [r.split() for r in rows], rows
+        for seq in 1, 2, 3:
+            assert ["127.0.0.1", "4100", "127.0.0.1", "4100", str(seq), str(seq)] in [r.split() for r in rows], rows
+        rows = run("--info").splitlines()
+        assert len([r for r in rows if r.endswith(":")]) == 8
+        (count,) = (int(r.split()[1]) for r in rows if r.split()[:1] == ["send_queued"])
+        assert count >= 3, "of the node, and of all that have been there"
+
+
 # ---- metrics ----
 
 SAMPLE = re.compile(r'(rds_preload_[a-z_]+)\{((?:[a-z_]+="(?:[^"\\\n]|\\.)*",?)*)\} (\d+)$')

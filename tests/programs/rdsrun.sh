@@ -134,6 +134,9 @@ refuses 0 "   1: [0-9]* usec
 2 of 2 answered" --ping --count 2 127.0.0.1
 RDS_PRELOAD_PING_ENABLE=0 refuses 1 "   1: no answer
 0 of 1 answered" --ping --count 1 127.0.0.1
+refuses 2 "rdsrun: --info: 'kx' is not letters of ckrsntTI" --info=kx
+refuses 2 "rdsrun: --info: '' is not letters of ckrsntTI" --info=
+refuses 2 'rdsrun: nothing is run with --info: what is "k" for?' --info k
 refuses 1 "rdsrun: --hold: 127.0.0.1 is a loopback address*" --hold 127.0.0.1
 refuses 1 "no answer: 127.0.0.1 is this host itself*" --check-peer 127.0.0.1
 
