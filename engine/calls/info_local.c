@@ -73,7 +73,7 @@ static uint16_t node_paths(const struct rds_conn *conn)
 }
 
 /* What MEMBER has beside the rest.  tx held. */
-static void fill_member_conn(struct rds_conn *conn, struct rds_info_rec *rec)
+static void fill_member_conn(struct rds_conn *conn, struct rds_info_rec *rec, struct collect *c)
 {
 	struct rds_ep_tcp tcp = {0};
 
@@ -85,6 +85,8 @@ static void fill_member_conn(struct rds_conn *conn, struct rds_info_rec *rec)
 	if (conn->ep && rds_transport_ep_ops(conn->ep)->describe_tcp)
 		rds_transport_ep_ops(conn->ep)->describe_tcp(conn->ep, &tcp);
 	rec->retrans = tcp.retrans;
+	c->member.conns++;
+	c->member.memory += sizeof(*conn) + conn->cap * sizeof(struct rds_queue_unacked);
 }
 
 static void collect_state(struct rds_conn *conn, struct collect *c)
@@ -95,7 +97,7 @@ static void collect_state(struct rds_conn *conn, struct collect *c)
 	if (state == RDS_CONN_DEAD)
 		return;
 	if (c->kind == RDS_INFO_MEMBER)
-		fill_member_conn(conn, &rec);
+		fill_member_conn(conn, &rec, c);
 	if (state == RDS_CONN_UP && !rds_conn_is_held(conn))
 		rec.flags = RDS_INFO_CONNECTION_FLAG_CONNECTED;
 	else if (state != RDS_CONN_DOWN)
@@ -249,15 +251,6 @@ static void collect_member_sock(struct rds_sock *sk, void *arg)
 	collect_push(c, &rec);
 }
 
-static void collect_member_conn(struct rds_conn *conn, void *arg)
-{
-	struct collect *c = arg;
-
-	c->member.conns++;
-	c->member.memory += sizeof(*conn) + conn->cap * sizeof(struct rds_queue_unacked);
-	collect_conn(conn, arg);
-}
-
 static uint64_t counted(enum rds_stat s)
 {
 	return atomic_load_explicit(&registry_counters(rds_node_registry)[s], memory_order_relaxed);
@@ -284,7 +277,7 @@ static void collect_member(struct collect *c)
 	os_fd_each_internal(0, UINT_MAX, count_fd, &rec.process.fds);
 	collect_push(c, &rec);
 	rds_sock_each(collect_member_sock, c);
-	rds_conn_each(collect_member_conn, c);
+	rds_conn_each(collect_conn, c);
 	if (c->out->n == first)
 		return; /* no memory */
 	c->out->recs[first].process.memory = c->member.memory + (bytes > 0 ? (uint64_t)bytes : 0);

@@ -488,6 +488,104 @@ START_TEST(a_group)
 }
 END_TEST
 
+/* ---- who has joined the node? ---- */
+
+static int name_taken(const char *name, size_t len)
+{
+	struct sockaddr_un un = {.sun_family = AF_UNIX};
+	int fd = hold_socket();
+
+	memcpy(un.sun_path + 1, name, len);
+	ck_assert_int_eq(
+		os_bind(fd, (struct sockaddr *)&un, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len)), 0);
+	ck_assert_int_eq(os_listen(fd, 1), 0);
+	return fd;
+}
+
+#define MAPPED "00000000000000000000ffff7f000001"
+
+/* Whoever makes a name has written it. */
+START_TEST(names_of_ports)
+{
+	static const struct {
+		const char *text;
+		uint32_t scope;
+		uint16_t port;
+	} t[] = {{MAPPED "-0-fa0", 0, 4000},
+		 {MAPPED "-ffffffff-ffff", UINT32_MAX, 65535},
+		 {MAPPED "-0-0", 0, 0},
+		 {MAPPED "-0-10000", 0, 0},
+		 {MAPPED "-100000000-1", 0, 0},
+		 {MAPPED "-0-", 0, 0},
+		 {MAPPED "-0", 0, 0},
+		 {MAPPED, 0, 0},
+		 {MAPPED "-0-1 ", 0, 0},
+		 {MAPPED "-0-1-", 0, 0},
+		 {"0000", 0, 0},
+		 {"", 0, 0},
+		 {"0000000000000000000zffff7f000001-0-1", 0, 0}};
+	struct registry *reg = open_ok();
+	char name[200];
+	struct reg_key key;
+
+	for (unsigned i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		int n = snprintf(name, sizeof(name), "@rds.port.%s.%s", registry_domain(reg), t[i].text);
+
+		ck_assert_int_eq(reg_port_key_parse(reg, name, (size_t)n, &key), t[i].port != 0);
+		ck_assert(!t[i].port || (key.port == t[i].port && key.scope == t[i].scope));
+		for (int cut = 0; cut < n - 4 && t[i].port; cut++)
+			ck_assert(cut > n - 6 || !reg_port_key_parse(reg, name, (size_t)cut, &key));
+	}
+	ck_assert(!reg_port_key_parse(reg, "@rds.port.1-2.3." MAPPED "-0-1", 16 + 32 + 4, &key));
+	registry_close(reg);
+}
+END_TEST
+
+static bool is_there(const struct registry_proc *procs, unsigned n, const struct said *s, uid_t user)
+{
+	unsigned found = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		found += !memcmp(&procs[i].id, &s->id, sizeof(s->id)) && procs[i].slot == REGISTRY_OTHERS + user &&
+			 procs[i].pid > 0;
+	return found == 1;
+}
+
+/* Among names that are none, and one of a port that nobody has said to have. */
+START_TEST(who_is_there)
+{
+	struct registry *reg = open_ok();
+	struct registry_proc *procs;
+	struct child one, two;
+	struct said s1, s2;
+	char name[100];
+	unsigned n;
+	int fd[2];
+
+	one = one_with(ONE, PORT, has_a_port, &s1);
+	two = one_with(TWO, PORT + 1, has_a_port, &s2);
+	fd[0] = name_taken("rds.port.\n @rds.port.", 21);
+	fd[1] = name_taken(name,
+			   (size_t)snprintf(name, sizeof(name), "rds.port.%s." MAPPED "-0-17", registry_domain(reg)));
+	ck_assert_int_eq(registry_procs(reg, &procs, &n), 0);
+	ck_assert_uint_eq(n, 1);
+	ck_assert_int_eq(registry_add_others(reg, &procs, &n), 0);
+	ck_assert_uint_eq(n, 3);
+	ck_assert(is_there(procs, n, &s1, ONE) && is_there(procs, n, &s2, TWO));
+	free(procs);
+	ended(&one);
+	ck_assert_int_eq(registry_procs(reg, &procs, &n), 0);
+	ck_assert_int_eq(registry_add_others(reg, &procs, &n), 0);
+	ck_assert_uint_eq(n, 2);
+	ck_assert(is_there(procs, n, &s2, TWO));
+	free(procs);
+	ended(&two);
+	close(fd[0]);
+	close(fd[1]);
+	registry_close(reg);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("others");
@@ -505,5 +603,7 @@ int main(void)
 	tcase_add_test(t, what_is_no_link);
 	tcase_add_test(t, whose_directory);
 	tcase_add_test(t, a_group);
+	tcase_add_test(t, names_of_ports);
+	tcase_add_test(t, who_is_there);
 	return suite_run(s);
 }
