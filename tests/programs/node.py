@@ -179,7 +179,7 @@ def test_talk():
         assert r["answer"] == "unbound" and r["version"] is None and [s["bound"] for s in r["sockets"]] == [None]
         version = subprocess.run([RDSRUN, "--version"], stdout=subprocess.PIPE).stdout.split()[-1].decode()
         assert p["version"] == version and p["uid"] == os.getuid()
-        assert p["threads"] == 2 and p["descriptors"] > p["library_descriptors"] > 0
+        assert p["threads"] >= 2 and p["descriptors"] > p["library_descriptors"] > 0
         assert p["library_memory"] > 0 and p["name"] == "python3"
         assert p["command"].split()[0] == "/usr/bin/python3"
         (s,) = p["sockets"]
@@ -207,7 +207,7 @@ def test_stopped():
         check_all_fields(shown)
         p = process(shown, stopped.pid)
         assert p["answer"] == "stopped" and p["answer_text"] == "is stopped", p
-        assert p["sent"] is None and p["connections"] == [] and p["threads"] == 2
+        assert p["sent"] is None and p["connections"] == [] and p["threads"] >= 2
         (s,) = p["sockets"]
         assert s["bound"] == f"{HOST}:4010" and s["receive_bytes"] is None and s["receive_room"] > 0
         # it is waited for, and the other one has that time, too
