@@ -344,6 +344,8 @@ static int file_fill_in(struct registry *reg, bool blank)
 	 * gets its lists by the same rebuild.
 	 */
 	reg->suspicious = os_lock_holder(reg_fd(reg), REG_SLOT_BYTE(0), REG_SLOT_BYTES_MAX) == 0;
+	if (reg->suspicious)
+		reg_other_versions_tell(reg);
 	if (!blank)
 		return 0;
 	ret = map_head(reg);

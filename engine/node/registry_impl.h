@@ -130,6 +130,10 @@ int reg_inherited_join(struct registry *reg);
 /* Keeps the descriptor for another try, or for a forked child. */
 void reg_inherited_keep(struct registry *reg);
 
+/* ---- other_version.c ---- */
+/* A log line if processes of another version of the library are on this node. */
+void reg_other_versions_tell(const struct registry *reg);
+
 /* ---- lost_file.c ---- */
 /*
  * The file of that descriptor is empty. Looks for a file that had the same name, that a living

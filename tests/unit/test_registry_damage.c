@@ -342,6 +342,43 @@ START_TEST(another_version)
 }
 END_TEST
 
+/* A file that is named like ours, or nearly, with a member or without. */
+static bool warned_beside(const char *suffix, bool member)
+{
+	int saved = dup(2), file = open(test_dir, O_TMPFILE | O_RDWR, 0600);
+	char own[sizeof(test_file)], text[1024] = "", ready;
+	struct child c;
+
+	memcpy(own, test_file, sizeof(own));
+	strcpy(strrchr(test_file, suffix[0]), suffix);
+	close(open(test_file, O_CREAT | O_RDWR, 0600));
+	if (member) {
+		c = child_start(stranger);
+		child_hear(&c, &ready, 1);
+	}
+	dup2(file, 2);
+	registry_close(open_ok());
+	dup2(saved, 2);
+	ck_assert_int_ge(pread(file, text, sizeof(text) - 1, 0), 0);
+	close(file);
+	close(saved);
+	if (member)
+		child_end(&c, SIGKILL);
+	unlink(test_file);
+	memcpy(test_file, own, sizeof(own));
+	return strstr(text, "another version of the library is in use");
+}
+
+START_TEST(another_version_beside)
+{
+	registry_close(open_ok());
+	ck_assert(!warned_beside("v1", false));
+	ck_assert(!warned_beside("v1x", true));
+	ck_assert(!warned_beside("-v", true));
+	ck_assert(warned_beside("v1", true));
+}
+END_TEST
+
 START_TEST(no_slot_left)
 {
 	struct reg_file *f;
@@ -483,6 +520,7 @@ int main(void)
 		truncated_alive,
 		more_entries_than_there_are,
 		another_version,
+		another_version_beside,
 		no_slot_left,
 		a_full_house,
 		a_stopped_process_holds_the_lock,
