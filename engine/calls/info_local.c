@@ -12,7 +12,6 @@
 #include "engine/conn/incoming.h"
 #include "engine/conn/outgoing.h"
 
-#include <limits.h>
 #include <stdlib.h>
 
 bool rds_info_push(struct rds_info_list *list, const struct rds_info_rec *rec)
@@ -256,12 +255,6 @@ static uint64_t counted(enum rds_stat s)
 	return atomic_load_explicit(&registry_counters(rds_node_registry)[s], memory_order_relaxed);
 }
 
-static void count_fd(int fd, void *arg)
-{
-	(void)fd;
-	++*(uint32_t *)arg;
-}
-
 /* The process comes first.  What there is no room for is counted at least. */
 static void collect_member(struct collect *c)
 {
@@ -274,7 +267,7 @@ static void collect_member(struct collect *c)
 	rec.process.sent_bytes = counted(RDS_STAT_copy_from_user);
 	rec.process.received = counted(RDS_STAT_recv_delivered);
 	rec.process.received_bytes = counted(RDS_STAT_copy_to_user);
-	os_fd_each_internal(0, UINT_MAX, count_fd, &rec.process.fds);
+	rec.process.fds = os_fds_count();
 	collect_push(c, &rec);
 	rds_sock_each(collect_member_sock, c);
 	rds_conn_each(collect_conn, c);

@@ -397,6 +397,7 @@ void os_fds_hold(void);
  */
 bool os_fds_hold_until(uint64_t until_ns);
 void os_fds_release(void);
+unsigned os_fds_count(void); /* internal numbers; no lock */
 /*
  * In a forked child, before any other of these functions: a thread of the parent may have held the
  * list's lock.

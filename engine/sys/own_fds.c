@@ -49,6 +49,7 @@ static pthread_mutex_t fds_lock = PTHREAD_MUTEX_INITIALIZER;
  * parent.
  */
 static _Atomic pid_t fds_pid;
+static _Atomic unsigned fds_count; /* internal numbers; written under fds_lock */
 /*
  * This thread has passed os_fds_hold() without the lock, because it ends the process and has
  * interrupted itself in a function of the list.
@@ -88,7 +89,8 @@ static int fd_insert(int fd, os_fd_moved_fn moved, void *arg)
 	}
 	e->moved = moved;
 	e->arg = arg;
-	atomic_store_explicit(&e->internal, true, memory_order_release);
+	if (!atomic_exchange_explicit(&e->internal, true, memory_order_release))
+		atomic_fetch_add_explicit(&fds_count, 1, memory_order_relaxed);
 	atomic_store_explicit(&fds_pid, os_getpid(), memory_order_relaxed);
 	return 0;
 }
@@ -97,8 +99,13 @@ static void fd_remove(int fd)
 {
 	struct fd_entry *e = fd_find(fd);
 
-	if (e)
-		atomic_store_explicit(&e->internal, false, memory_order_release);
+	if (e && atomic_exchange_explicit(&e->internal, false, memory_order_release))
+		atomic_fetch_sub_explicit(&fds_count, 1, memory_order_relaxed);
+}
+
+unsigned os_fds_count(void)
+{
+	return atomic_load_explicit(&fds_count, memory_order_relaxed);
 }
 
 static void slot_moved(void *arg, int oldfd, int newfd)

@@ -36,6 +36,27 @@ START_TEST(high_and_internal)
 }
 END_TEST
 
+/* A number counts once, and moves with its descriptor; a close of another one changes nothing. */
+START_TEST(counted)
+{
+	const unsigned before = os_fds_count();
+	int low = os_eventfd(0, 0), fd = os_dup_high(os_eventfd(0, 0));
+
+	ck_assert_uint_eq(os_fds_count(), before + 1);
+	ck_assert_int_eq(os_fd_register(fd), 0);
+	ck_assert_uint_eq(os_fds_count(), before + 1);
+	ck_assert_int_eq(os_fd_move_internal(fd), 0);
+	ck_assert(!os_fd_is_internal(fd));
+	ck_assert_uint_eq(os_fds_count(), before + 1);
+	ck_assert_int_eq(os_close(low), 0);
+	ck_assert_uint_eq(os_fds_count(), before + 1);
+	for (int i = 64; i < 1024; i++)
+		if (os_fd_is_internal(i))
+			os_close(i);
+	ck_assert_uint_eq(os_fds_count(), 0);
+}
+END_TEST
+
 START_TEST(no_number_left)
 {
 	struct rlimit rl;
@@ -395,6 +416,7 @@ int main(void)
 	TCase *tc = suite_case(s, "descriptors", NULL, NULL);
 
 	tcase_add_test(tc, high_and_internal);
+	tcase_add_test(tc, counted);
 	tcase_add_test(tc, no_number_left);
 	tcase_add_test(tc, moving);
 	tcase_add_test(tc, adopted);
