@@ -35,8 +35,10 @@ static void other_judge(const struct registry *reg, int dir, const char *own, co
 	if (strncmp(name, own, same) || !strcmp(name, own) || !name[same] ||
 	    strspn(name + same, "0123456789") != strlen(name + same) || !other_lives(dir, name))
 		return;
-	rds_warn_once("registry: another version of the library is in use on this node, version %.10s of %s: its programs "
-		      "and those of this version do not meet until they are started again", name + same, reg->path);
+	rds_warn_once(
+		"registry: another version of the library is in use on this node, version %.10s of %s: its programs "
+		"and those of this version do not meet until they are started again",
+		name + same, reg->path);
 }
 
 void reg_other_versions_tell(const struct registry *reg)
