@@ -15,10 +15,26 @@
 #include "engine/sys/os.h"
 #include "engine/node/registry_impl.h"
 
-/* Not our own file: to close it would drop our locks. */
+#define READS_MOST 1024 /* of the directory, in which others may make files without end */
+
+/* Not our own file under another name: to close it would drop our locks. */
+static bool other_is_alone(int dir, const char *name)
+{
+	int fd = os_openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0);
+	struct stat st;
+	bool alone;
+
+	if (fd < 0)
+		return false;
+	alone = !os_fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_nlink == 1;
+	os_close(fd);
+	return alone;
+}
+
 static bool other_lives(int dir, const char *name)
 {
-	int fd = os_openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0);
+	int fd = other_is_alone(dir, name) ? os_openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0)
+					   : -1;
 	bool lives;
 
 	if (fd < 0)
@@ -46,6 +62,7 @@ void reg_other_versions_tell(const struct registry *reg)
 	_Alignas(struct dirent64) char buf[1024];
 	char path[sizeof(reg->path)], *own;
 	const struct dirent64 *entry;
+	unsigned reads = READS_MOST;
 	long n, at;
 	int dir;
 
@@ -55,7 +72,7 @@ void reg_other_versions_tell(const struct registry *reg)
 		return;
 	*own++ = 0;
 	dir = os_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-	while (dir >= 0 && (n = os_syscall(SYS_getdents64, dir, (long)buf, sizeof(buf), 0, 0, 0)) > 0) {
+	while (dir >= 0 && reads-- && (n = os_syscall(SYS_getdents64, dir, (long)buf, sizeof(buf), 0, 0, 0)) > 0) {
 		for (at = 0; at < n; at += entry->d_reclen) {
 			entry = (const struct dirent64 *)(const void *)(buf + at);
 			other_judge(reg, dir, own, entry->d_name);
