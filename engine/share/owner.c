@@ -383,23 +383,47 @@ static bool owner_take_packet(struct rds_owner_channel *h, size_t len, int memfd
 	return false;
 }
 
+/* The borrower has closed the channel.  end: 0, or -ECONNRESET: it has left its last reply unread. */
+static void owner_channel_ended(struct rds_owner_channel *h, ssize_t end)
+{
+	if (h->call)
+		rds_owner_channel_say(h, RDS_SHARE_RETRY, h->seq, 0);
+	owner_detach_channel(h, end != -ECONNRESET);
+}
+
+/*
+ * What goes back to the queue is read: the queue is handed off.  And a CANCEL that has crossed the
+ * reply: the kernel would tell its end before that reply, whose message can still go back.
+ */
+static bool owner_reads_always(const struct rds_owner_channel *h, const struct rds_share_request *q)
+{
+	return q->op == RDS_SHARE_PUT_BACK || (q->op == RDS_SHARE_CANCEL && !(h->call && h->seq == q->seq));
+}
+
 /*
  * This process hands off the socket, and may end at any moment.  A request that it had read and not
  * answered would be one of which the borrower does not know whether it was carried out.  One that
  * was left unread was not, and the kernel tells that with the end of the channel (ECONNRESET),
- * whether it ends here or with the process.  What goes back to the queue is read: the queue is
- * handed off.
+ * whether it ends here or with the process.
+ *
+ * The first look at a channel that has ended clears its error, a peek, too.
  */
 static bool owner_leaves_unread(struct rds_owner_channel *h)
 {
 	struct rds_share_request q;
+	ssize_t n;
 
 	if (likely(!atomic_load(&h->owner->sk->handing_off)))
 		return false;
-	if (os_recv(atomic_load(&h->fd), &q, sizeof(q), MSG_PEEK | MSG_DONTWAIT) != sizeof(q) ||
-	    q.op == RDS_SHARE_PUT_BACK)
+	n = os_recv(atomic_load(&h->fd), &q, sizeof(q), MSG_PEEK | MSG_DONTWAIT);
+	if (n == -EAGAIN || n == -EINTR)
+		return true;
+	if (n == sizeof(q) && owner_reads_always(h, &q))
 		return false;
-	owner_detach_channel(h, true);
+	if (n <= 0)
+		owner_channel_ended(h, n);
+	else
+		owner_detach_channel(h, true);
 	return true;
 }
 
@@ -419,9 +443,7 @@ static void owner_channel_event(struct rds_helper_event *ev, uint32_t events)
 		if (n == -EAGAIN || n == -EINTR)
 			return;
 		if (n <= 0) {
-			if (h->call)
-				rds_owner_channel_say(h, RDS_SHARE_RETRY, h->seq, 0);
-			owner_detach_channel(h, n != -ECONNRESET);
+			owner_channel_ended(h, n);
 			return;
 		}
 		for (i = lost ? 0 : 1; i < nfds; i++)

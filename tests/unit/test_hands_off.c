@@ -5,8 +5,10 @@
  * made.
  */
 #include <arpa/inet.h>
+#include <asm/ioctls.h>
 #include <check.h>
 #include <errno.h>
+#include <linux/sockios.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -51,6 +53,18 @@ static void hands_off(bool now)
 	rds_owner_wake();
 }
 
+/* Then the helper finds all that is sent meanwhile, in one round. */
+static void hands_off_with(void (*sends)(void))
+{
+	rds_helper_fork_prepare();
+	rx_lock();
+	atomic_store(&sock->handing_off, true);
+	atomic_store(&sock->open, false);
+	rx_unlock();
+	sends();
+	rds_helper_fork_parent();
+}
+
 static void asks(enum rds_share_op op, bool may_wait)
 {
 	struct {
@@ -84,10 +98,25 @@ static int hears(void)
 /* It is not read: an owner that ends instead of reading it tells the borrower the same. */
 START_TEST(a_request)
 {
-	static const enum rds_share_op ops[] = {RDS_SHARE_SEND, RDS_SHARE_RECV, RDS_SHARE_SOCKNAME, RDS_SHARE_CANCEL};
+	static const enum rds_share_op ops[] = {RDS_SHARE_SEND, RDS_SHARE_RECV, RDS_SHARE_SOCKNAME};
 
 	hands_off(true);
 	asks(ops[_i], true);
+	ck_assert_int_eq(hears(), -ECONNRESET);
+}
+END_TEST
+
+static void cancels(void)
+{
+	asks(RDS_SHARE_CANCEL, false);
+}
+
+/* Of a call that sleeps: it is left unread, too. */
+START_TEST(a_cancel)
+{
+	asks(RDS_SHARE_RECV, true);
+	ck_assert_int_eq(hears(), RDS_SHARE_WAIT);
+	hands_off_with(cancels);
 	ck_assert_int_eq(hears(), -ECONNRESET);
 }
 END_TEST
@@ -140,12 +169,19 @@ static bool has_message(void)
 	return has;
 }
 
-/* What the borrower could not use goes back to the queue, which the next owner gets. */
-START_TEST(a_message_that_goes_back)
+static void finds_message_again(void)
 {
 	char byte;
 	struct msghdr msg = {.msg_iov = &(struct iovec){&byte, 1}, .msg_iovlen = 1};
 
+	test_until(has_message());
+	hands_off(false);
+	ck_assert_int_eq(rds_call_recvmsg(sock, standin, &msg, MSG_DONTWAIT), 0);
+}
+
+/* What the borrower could not use goes back to the queue, which the next owner gets. */
+START_TEST(a_message_that_goes_back)
+{
 	asks(RDS_SHARE_SEND, false);
 	ck_assert_int_eq(hears(), RDS_SHARE_REPLY);
 	asks(RDS_SHARE_RECV, true);
@@ -153,9 +189,48 @@ START_TEST(a_message_that_goes_back)
 		;
 	hands_off(true);
 	asks(RDS_SHARE_PUT_BACK, false);
-	test_until(has_message());
-	hands_off(false);
-	ck_assert_int_eq(rds_call_recvmsg(sock, standin, &msg, MSG_DONTWAIT), 0);
+	finds_message_again();
+}
+END_TEST
+
+static bool reply_is_there(void)
+{
+	struct pollfd p = {.fd = line, .events = POLLIN};
+
+	return os_poll(&p, 1, 0) > 0;
+}
+
+static void receives_unread(void)
+{
+	asks(RDS_SHARE_SEND, false);
+	ck_assert_int_eq(hears(), RDS_SHARE_REPLY);
+	asks(RDS_SHARE_RECV, true);
+	test_until(reply_is_there());
+}
+
+static void is_killed(void)
+{
+	close(line);
+}
+
+/* A borrower that is killed with a reply unread has not got its message: the next owner gets that. */
+START_TEST(a_message_that_nobody_reads)
+{
+	receives_unread();
+	hands_off_with(is_killed);
+	finds_message_again();
+}
+END_TEST
+
+/* The borrower's CANCEL has crossed the reply: the reply stays readable, and the message can go back. */
+START_TEST(a_message_behind_a_cancel)
+{
+	receives_unread();
+	hands_off_with(cancels);
+	test_until(!os_bytes_there(line, SIOCOUTQ));
+	ck_assert_int_eq(hears(), RDS_SHARE_REPLY);
+	asks(RDS_SHARE_PUT_BACK, false);
+	finds_message_again();
 }
 END_TEST
 
@@ -164,9 +239,12 @@ int main(void)
 	Suite *s = suite_create("hands_off");
 	TCase *t = suite_case(s, "hands_off", setup, NULL);
 
-	tcase_add_loop_test(t, a_request, 0, 4);
+	tcase_add_loop_test(t, a_request, 0, 3);
+	tcase_add_test(t, a_cancel);
 	tcase_add_test(t, a_call_that_sleeps);
 	tcase_add_test(t, a_send_that_sleeps);
 	tcase_add_test(t, a_message_that_goes_back);
+	tcase_add_test(t, a_message_that_nobody_reads);
+	tcase_add_test(t, a_message_behind_a_cancel);
 	return suite_run(s);
 }
