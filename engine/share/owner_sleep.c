@@ -65,7 +65,7 @@ void rds_owner_sleep_expired(struct rds_timer *tm)
 
 	if (!h->call)
 		return;
-	if (atomic_load(&h->owner->sk->handing_off)) {
+	if (h->call->req.op != RDS_SHARE_RECV && atomic_load(&h->owner->sk->handing_off)) {
 		rds_owner_wake(); /* the next round tells the borrower to ask the next owner */
 		return;
 	}
