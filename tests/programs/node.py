@@ -23,6 +23,8 @@ LATE = 75
 HOST = "127.0.0.1"
 # Who asks waits as long as it takes, but where somebody is stopped.
 PATIENT = dict(os.environ, RDS_PRELOAD_PATIENCE="100")
+# In the background of a shell without job control SIGINT is ignored, which children inherit: rdsrun then does so, too.
+signal.signal(signal.SIGINT, signal.SIG_DFL)
 late = []
 
 # A member: binds a port, sends so many messages there and to itself, and says so; then sends one more every 20 ms if it is
