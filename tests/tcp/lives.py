@@ -9,7 +9,7 @@ from 0 on, a life those of stays from FIRST on if that is given, and both withou
 A life ends when it has had enough; with a GATE, when there is such a file.  One whose name begins with "quiet" asks
 stays to send nothing then, so that nothing is under way, and prints which number comes next.  stays goes on when its
 connection has gone, or there is a file GATE.on.  It ends when the life named "last" has had enough, or there is a
-file GATE.end: then it tells who holds its address (talk.py) to end, too.
+file GATE.end: then it tells who holds its address (talk.py) to end, and goes on for 5 s, in which it inherits.
 
 answer, ask: a kernel socket of an address of an RDMA device, and what comes back from it."""
 
@@ -89,6 +89,9 @@ def stays(own, peer, gate):
             break
     else:
         send(f.s, b"end", name(own, PORT - 1))
+        end = time.monotonic() + 5
+        while time.monotonic() < end:
+            f.step()
     had = ", ".join(f"{n} from {life.decode()}" for life, n in sorted(f.next.items()))
     print(f"{f.sent} messages sent; {had}", *(f"; quiet for {took}" for took in rested))
 
