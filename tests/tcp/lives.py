@@ -132,13 +132,13 @@ def ask(own, peer, comes_back):
     s = bound(own, PORT)
     for i in range(5):
         send(s, b"%d" % i, name(peer, PORT))
-    send(s, b"bye", name(peer, PORT))
     try:
         for i in range(5):
-            expect("answer", receive(s, 3), b"%d" % i)
+            expect("answer", receive(s, PATIENCE if comes_back == "answered" else 3), b"%d" % i)
         got = "answered"
     except TimeoutError:
         got = "unanswered"
+    send(s, b"bye", name(peer, PORT))  # not before: what its socket has not sent ends with it
     expect("messages", got, comes_back)
     print("heard, and", got)
 
