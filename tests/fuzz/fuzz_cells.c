@@ -8,9 +8,9 @@
  * stack, while it has taken it, or when it looks for cells. Whatever the patches are, all calls have to
  * come back, without a crash and within bounded work.
  *
- * fuzz-sources: engine/transport/shm/cells.c
+ * fuzz-sources: engine/transport/shm/cells.c engine/transport/transport.c
  * fuzz-sources: engine/node/area.c engine/node/area_lock.c engine/node/bindings.c
- * fuzz-sources: engine/node/file.c engine/node/file_lock.c engine/node/lost_file.c
+ * fuzz-sources: engine/node/file.c engine/node/other_version.c engine/node/file_lock.c engine/node/lost_file.c
  * fuzz-sources: engine/node/inherited.c engine/node/slab.c
  * fuzz-sources: engine/node/own_entry.c engine/node/process.c engine/node/registry.c
  * fuzz-sources: engine/node/others.c engine/node/port_name.c

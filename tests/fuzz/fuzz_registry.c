@@ -9,7 +9,7 @@
  * crash and within bounded work.  The whole input is also what another user says of a port.
  *
  * fuzz-sources: engine/node/area.c engine/node/area_lock.c engine/node/bindings.c
- * fuzz-sources: engine/node/file.c engine/node/file_lock.c engine/node/lost_file.c
+ * fuzz-sources: engine/node/file.c engine/node/other_version.c engine/node/file_lock.c engine/node/lost_file.c
  * fuzz-sources: engine/node/inherited.c
  * fuzz-sources: engine/node/own_entry.c engine/node/process.c engine/node/registry.c
  * fuzz-sources: engine/node/others.c engine/node/port_name.c

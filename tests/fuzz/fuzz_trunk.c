@@ -11,7 +11,7 @@
  * fuzz-sources: engine/trunk/memory.c engine/trunk/image.c engine/trunk/box.c
  * fuzz-sources: engine/node/socket_name.c engine/node/others.c
  * fuzz-sources: engine/node/area.c engine/node/area_lock.c engine/node/bindings.c
- * fuzz-sources: engine/node/file.c engine/node/file_lock.c engine/node/lost_file.c
+ * fuzz-sources: engine/node/file.c engine/node/other_version.c engine/node/file_lock.c engine/node/lost_file.c
  * fuzz-sources: engine/node/inherited.c engine/node/slab.c
  * fuzz-sources: engine/node/own_entry.c engine/node/process.c engine/node/registry.c
  * fuzz-sources: engine/node/port_name.c engine/node/snapshot.c engine/node/stats.c
