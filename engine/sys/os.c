@@ -258,6 +258,19 @@ int os_mmap(size_t len, int prot, int flags, int fd, off_t off, void **out)
 	return ret;
 }
 
+int os_mmap_unlocked(size_t len, int prot, int flags, int fd, off_t off, void **out)
+{
+	int saved = errno, ret = 0;
+	void *p = map_unlocked(len, prot, flags, fd, off);
+
+	if (p == MAP_FAILED)
+		ret = errno == EAGAIN ? -ENOMEM : -errno;
+	else
+		*out = p;
+	errno = saved;
+	return ret;
+}
+
 void os_munmap(void *p, size_t len)
 {
 	int saved = errno;

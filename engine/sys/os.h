@@ -92,6 +92,8 @@ int os_fchmod(int fd, mode_t mode);
 int os_fchown(int fd, uid_t uid, gid_t gid);
 /* libc's mmap (the sanitizers have to see it), with errno left alone. 0 or -errno. */
 int os_mmap(size_t len, int prot, int flags, int fd, off_t off, void **out);
+/* After mlockall(MCL_FUTURE) all of a mapping is memory at once.  Not of this one; its pages come when they are used. */
+int os_mmap_unlocked(size_t len, int prot, int flags, int fd, off_t off, void **out);
 /* In place of what is mapped there; false: there may be nothing now. */
 bool os_mmap_over(void *at, size_t len, int prot, int flags, int fd, off_t off);
 void os_munmap(void *p, size_t len);

@@ -22,7 +22,7 @@ static int image_map(int memory, void **map)
 
 	if (size < 0 || (uint64_t)size < TRUNK_SIZE)
 		return -EPROTO;
-	return os_mmap(TRUNK_SIZE, PROT_READ, MAP_SHARED, memory, 0, map);
+	return os_mmap_unlocked(TRUNK_SIZE, PROT_READ, MAP_SHARED, memory, 0, map);
 }
 
 static int image_head(const struct trunk_head *h, struct rds_trunk_image *img)

@@ -14,9 +14,9 @@
 #include "engine/wire/header.h"
 
 #define TRUNK_MAGIC 0x6b6e7274u
-#define TRUNK_VERSION 1u
+#define TRUNK_VERSION 2u
 #define TRUNK_SEG 65536u
-#define TRUNK_SEGS 1024u
+#define TRUNK_SEGS 4096u
 /* Two of the longest messages, and a read. */
 #define TRUNK_FRAME_MAX ((size_t)RDS_MAX_MSG + RDS_WIRE_HDR)
 #define TRUNK_WINDOW ((size_t)35 * TRUNK_SEG)

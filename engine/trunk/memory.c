@@ -64,7 +64,7 @@ static int trunk_map(struct rds_trunk *t)
 	if (!err)
 		err = os_fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 	if (!err)
-		err = os_mmap(TRUNK_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0, &map);
+		err = os_mmap_unlocked(TRUNK_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0, &map);
 	if (err) {
 		os_close(fd);
 		return err;
@@ -176,7 +176,7 @@ static void segs_trim(struct rds_trunk *t)
 		return;
 	for (i = SEGS_KEPT; i < t->high; i++)
 		atomic_store_explicit(trunk_used(t, i), 0, memory_order_release);
-	for (i = RDS_TRUNK_OUT; i <= RDS_TRUNK_IN; i++)
+	for (i = 0; i < TRUNK_PLACES; i++)
 		if (t->place[i].seg >= SEGS_KEPT)
 			t->place[i].at = 0;
 	os_syscall(SYS_madvise, (long)trunk_seg(t, SEGS_KEPT), (long)(t->high - SEGS_KEPT) * TRUNK_SEG, MADV_REMOVE, 0,
@@ -214,7 +214,7 @@ static bool segs_take(struct rds_trunk *t, uint8_t way, unsigned n, unsigned *se
 	*seg = segs_find(t, way, n);
 	if (*seg == TRUNK_SEGS || !segs_touch(t, *seg, n))
 		return false;
-	for (i = RDS_TRUNK_OUT; i <= RDS_TRUNK_IN; i++)
+	for (i = 0; i < TRUNK_PLACES; i++)
 		if (t->place[i].seg >= *seg && t->place[i].seg < *seg + n)
 			t->place[i].at = 0;
 	for (i = 0; i < n; i++) {
@@ -225,15 +225,16 @@ static bool segs_take(struct rds_trunk *t, uint8_t way, unsigned n, unsigned *se
 }
 
 /* A place for so many bytes: *seg, and where in it. */
-static bool entry_place(struct rds_trunk *t, uint8_t way, size_t size, unsigned *seg, uint32_t *at)
+static bool entry_place(struct rds_trunk *t, const struct rds_trunk_message *m, size_t size, unsigned *seg,
+			uint32_t *at)
 {
-	struct trunk_place *p = &t->place[way];
+	struct trunk_place *p = &t->place[m->way == RDS_TRUNK_OUT ? 0 : 1 + m->dport % TRUNK_PLACES_IN];
 
 	*at = 0;
 	if (size > TRUNK_SEG)
-		return segs_take(t, way, (unsigned)((size + TRUNK_SEG - 1) / TRUNK_SEG), seg);
+		return segs_take(t, m->way, (unsigned)((size + TRUNK_SEG - 1) / TRUNK_SEG), seg);
 	if (!p->at || p->at + size > TRUNK_SEG || seg_is_free(t, p->seg)) {
-		if (!segs_take(t, way, 1, seg))
+		if (!segs_take(t, m->way, 1, seg))
 			return false;
 		*p = (struct trunk_place){.seg = *seg};
 	}
@@ -340,7 +341,7 @@ struct rds_trunk_ref *rds_trunk_add(struct rds_trunk *t, const struct rds_trunk_
 	unsigned i;
 
 	segs_trim(t);
-	if (!ref || !entry_place(t, m->way, size, &ref->seg, &at)) {
+	if (!ref || !entry_place(t, m, size, &ref->seg, &at)) {
 		free(ref);
 		return NULL;
 	}

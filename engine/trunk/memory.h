@@ -8,7 +8,12 @@
 #include "engine/sys/compiler.h"
 #include "engine/trunk/layout.h"
 
-/* Where the next entry of a way goes: what stays of one way keeps no segment of the other. */
+/*
+ * Where the next entry goes.  What stays keeps its segment: so what one member does not take, a few short messages
+ * perhaps, must not lie among what others take all the time.
+ */
+#define TRUNK_PLACES_IN 16u
+#define TRUNK_PLACES (1 + TRUNK_PLACES_IN)
 struct trunk_place {
 	unsigned seg;
 	uint32_t at; /* in that segment; 0: there is none */
@@ -26,9 +31,9 @@ struct rds_trunk {
 	uint32_t packets, carried; /* numbers of carriers so far, and the one that is in the box */
 	/* rx; what of it is in shared memory as well is never read there */
 	uint64_t order;
-	struct trunk_place place[RDS_TRUNK_IN + 1];
-	uint8_t way[TRUNK_SEGS]; /* of the entries in each */
-	unsigned high;		 /* segments below have pages */
+	struct trunk_place place[TRUNK_PLACES]; /* OUT, and IN by port */
+	uint8_t way[TRUNK_SEGS];		/* of the entries in each */
+	unsigned high;				/* segments below have pages */
 	uint32_t carrier;
 	uint64_t base, done, end, frame_end;
 	_Atomic unsigned live[TRUNK_SEGS]; /* entries in each */

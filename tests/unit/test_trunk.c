@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -69,12 +70,18 @@ static struct rds_trunk_ref *in(uint64_t seq, const char *text)
 	return rds_trunk_add(t, &m);
 }
 
-static struct rds_trunk_ref *in_of(size_t len)
+static struct rds_trunk_ref *in_to(uint16_t port, size_t len)
 {
 	static char bytes[RDS_MAX_MSG];
-	const struct rds_trunk_message m = {.way = RDS_TRUNK_IN, .len = (uint32_t)len, .seq = 1, .data = bytes};
+	const struct rds_trunk_message m = {
+		.way = RDS_TRUNK_IN, .dport = port, .len = (uint32_t)len, .seq = 1, .data = bytes};
 
 	return rds_trunk_add(t, &m);
+}
+
+static struct rds_trunk_ref *in_of(size_t len)
+{
+	return in_to(0, len);
 }
 
 static int look(uint32_t carrier, uint64_t bytes, bool or_less)
@@ -277,6 +284,57 @@ START_TEST(test_room_of_each_way)
 	ck_assert_uint_eq(img.nfound, 501);
 }
 END_TEST
+
+/* A member that takes nothing, and got a few bytes now and then, keeps no room from what another one takes. */
+START_TEST(test_room_of_each_port)
+{
+	struct rds_trunk_ref *ref;
+	unsigned i;
+
+	for (i = 0; i < 2 * TRUNK_SEGS; i++) {
+		stays(in_to(4000, 64));
+		ref = in_to(4001, TRUNK_SEG / 2);
+		ck_assert_ptr_nonnull(ref);
+		rds_trunk_drop(ref);
+	}
+	ck_assert_uint_lt(t->high, 64);
+	ck_assert_int_eq(look(0, 0, false), 0);
+	ck_assert_uint_eq(img.nfound, i);
+}
+END_TEST
+
+/* The sanitizers' mlockall() does nothing. */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+static size_t pages_of(int memory)
+{
+	struct stat st;
+
+	ck_assert_int_eq(fstat(memory, &st), 0);
+	return (size_t)st.st_blocks * 512;
+}
+
+/* A program that locks its memory does not have all of it at once, neither as the owner nor as the next one. */
+START_TEST(test_locked_memory)
+{
+	size_t before;
+	int err;
+
+	if (mlockall(MCL_FUTURE)) { /* not this user's: then nothing can be locked either */
+		ck_assert(errno == EPERM || errno == ENOMEM);
+		return;
+	}
+	rds_trunk_put(t);
+	t = rds_trunk_new(&name, &err);
+	ck_assert_ptr_nonnull(t);
+	rds_trunk_received(t, 5, 6);
+	before = pages_of(atomic_load(&t->memory));
+	ck_assert_uint_le(before, TRUNK_SEGS_AT);
+	ck_assert_int_eq(look(0, 0, false), 0);
+	ck_assert_uint_eq(pages_of(atomic_load(&t->memory)), before);
+	munlockall();
+}
+END_TEST
+#endif
 
 static void receive(size_t n, char what)
 {
@@ -629,6 +687,10 @@ int main(void)
 	tcase_add_test(tc, test_numbers_stay);
 	tcase_add_test(tc, test_room);
 	tcase_add_test(tc, test_room_of_each_way);
+	tcase_add_test(tc, test_room_of_each_port);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+	tcase_add_test(tc, test_locked_memory);
+#endif
 	tcase_add_test(tc, test_window);
 	tcase_add_test(tc, test_window_is_enough);
 	tcase_add_test(tc, test_kept_and_not_done);
