@@ -248,10 +248,15 @@ static int reply_send_back(struct borrower_channel *s, struct borrower_call *c, 
 }
 
 /*
- * The next packet that belongs to this call: its kind, or -errno.  The kernel distinguishes an
- * owner that has ended without reading the request (-ECONNRESET: the call was not made) from an
- * owner that had read it (-EPIPE: unknown).
+ * The owner has ended.  The kernel distinguishes one that has not read the request (-ECONNRESET: the call was not made)
+ * from one that had read it (-EPIPE: unknown).  A call that was to sleep is not made before READY.
  */
+static int channel_ended(const struct borrower_call *c, ssize_t n)
+{
+	return n == -ECONNRESET || (c->cancelled && c->asleep) ? -ECONNRESET : n ? (int)n : -EPIPE;
+}
+
+/* The next packet that belongs to this call: its kind, or -errno. */
 static int channel_next_packet(int fd, struct borrower_channel *s, struct borrower_call *c)
 {
 	struct pollfd p = {.fd = atomic_load(&s->fd), .events = POLLIN};
@@ -268,10 +273,10 @@ static int channel_next_packet(int fd, struct borrower_channel *s, struct borrow
 		else if ((kind = borrower_wait(fd, c, &p, true)))
 			return kind;
 		n = os_pass_recv(atomic_load(&s->fd), s->packet, BORROWER_PACKET, fds, &nfds, &lost, 0);
-		if (n == -EINTR)
-			continue;
+		if (n == -EINTR || (n == -ECONNRESET && c->cancelled))
+			continue; /* CANCEL was not read: the kernel says so once, and before what the owner had said */
 		if (n <= 0)
-			return n ? (int)n : -EPIPE;
+			return channel_ended(c, n);
 		memset(&c->a, 0, sizeof(c->a));
 		memcpy(&c->a, s->packet, (size_t)n < sizeof(c->a) ? (size_t)n : sizeof(c->a));
 		kind = c->a.kind;
@@ -314,9 +319,10 @@ static int channel_sleep_until_ready(struct borrower_channel *s, struct borrower
 		return 0;
 	if (n >= 0)
 		return -ECONNRESET; /* the owner has ended or handed off the socket */
-	/* An owner that is not stopped replies.  A message that came first is not lost. */
+	/* An owner that is not stopped replies.  A message that came first is not lost, also if the owner has ended. */
 	c->cancelled = true;
-	return os_pass_send(atomic_load(&s->fd), &cancel, sizeof(cancel), NULL, 0, 0) ? c->late : 0;
+	os_pass_send(atomic_load(&s->fd), &cancel, sizeof(cancel), NULL, 0, 0);
+	return 0;
 }
 
 /* The outcome of the call: 0, -errno, or -BORROWER_LATE. */

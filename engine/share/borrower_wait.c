@@ -445,11 +445,13 @@ ssize_t borrower_sleep(struct borrower_channel *s, struct borrower_call *c, stru
 
 static bool channel_has_input(int channel)
 {
-	struct pollfd p = {.fd = channel, .events = POLLIN};
+	ssize_t n;
 	char byte;
 
-	/* The end of the channel (0 bytes) is no packet. */
-	return os_poll(&p, 1, 0) > 0 && os_recv(channel, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+	do /* -ECONNRESET: CANCEL was not read; what the owner had said comes behind that */
+		n = os_recv(channel, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+	while (n == -ECONNRESET);
+	return n > 0; /* the end of the channel (0 bytes) is no packet */
 }
 
 /*
