@@ -157,6 +157,16 @@ static void node_keep_number(const struct rds_conn *conn)
 				   conn->seldom->peer_gen);
 }
 
+/*
+ * It begins anew, but what tells it comes marked: it has said so before, over connections that were refused because its
+ * former one seemed up.
+ */
+static bool node_is_new(const struct rds_conn *conn, const struct rds_hdr *hdr)
+{
+	return hdr->ext_type == RDS_EXTHDR_NPATHS && hdr->ext_gen && conn->seldom && conn->seldom->peer_gen &&
+	       conn->seldom->peer_gen != hdr->ext_gen;
+}
+
 static bool node_is_duplicate(const struct rds_conn *conn, const struct rds_hdr *hdr)
 {
 	return (hdr->flags & RDS_FLAG_RETRANSMITTED) &&
@@ -167,7 +177,7 @@ enum rds_rx_verdict rds_conn_node_receive(struct rds_conn *conn, struct rds_ep *
 {
 	const struct rds_hdr *hdr = &rx->hdr;
 	enum rds_rx_verdict v;
-	bool old;
+	bool old, tells;
 
 	if (unlikely(hdr->flags == RDS_FLAG_CONG_BITMAP && hdr->len != RDS_CONG_MAP_BYTES))
 		return RDS_RX_DONE;
@@ -177,6 +187,9 @@ enum rds_rx_verdict rds_conn_node_receive(struct rds_conn *conn, struct rds_ep *
 		node_keep_number(conn);
 		return v;
 	}
+	tells = hdr->dport == PROBE_PORT || hdr->sport == PROBE_PORT;
+	if (tells && unlikely(node_is_new(conn, hdr)))
+		node_heard(conn, hdr);
 	old = node_is_duplicate(conn, hdr);
 	if (hdr->dport == PROBE_PORT) { /* the answer to a probe */
 		if (old)
@@ -187,7 +200,7 @@ enum rds_rx_verdict rds_conn_node_receive(struct rds_conn *conn, struct rds_ep *
 	} else {
 		v = rds_conn_receive(conn, ep, rx);
 	}
-	if (!old && v == RDS_RX_DONE && (hdr->dport == PROBE_PORT || hdr->sport == PROBE_PORT))
+	if (tells && !old && v == RDS_RX_DONE)
 		node_heard(conn, hdr);
 	node_note_speech(conn, hdr);
 	node_keep_number(conn);

@@ -13,7 +13,7 @@ import sys
 import time
 
 import talk
-from node import MARKED, NPATHS, Node, Wrong, check, frame, map_of
+from node import GEN_NUM, MARKED, NPATHS, Node, Wrong, check, frame, map_of
 
 ASIDE = talk.PORT + 1  # where the program is told to stop reading, and to go on
 CONGESTED = 500
@@ -88,6 +88,27 @@ def numbers(node):
     wanted += [b"again 0", b"again 2", b"again 4"]
     echoes(node, link, wanted)
     node.seq = 1000
+    return link
+
+
+def anew(node):
+    """It begins anew while its connection stays, and is refused: what it says then is marked.  Its generation is not."""
+    def probe(gen, seq):
+        return frame(seq=seq, sport=1, dport=0, ext=struct.pack("!BHBI", NPATHS, 1, GEN_NUM, gen))
+
+    node.seq = 99
+    link = node.link()
+    link.say(probe(7, node.number()), node.message(b"a"))
+    echoes(node, link, [b"a"])
+    link.resets()
+    node.seq = 2
+    said = marked(probe(8, 1)), marked(frame(b"b", seq=2))
+    link = node.link(said)
+    echoes(node, link, [b"a", b"b"])
+    link.resets()
+    link = node.link(said)
+    link.say(node.message(b"c"))
+    echoes(node, link, [b"a", b"b", b"c"])
     return link
 
 
@@ -202,7 +223,7 @@ def waits(own, peer):
         talk.expect("length", len(talk.receive(s)), FLOOD)
 
 
-CASES = (lanes, mute, numbers, strange, ends, resent, lives, flood)
+CASES = (lanes, mute, numbers, anew, strange, ends, resent, lives, flood)
 
 
 def main(case, own, peer, log=None):
