@@ -12,8 +12,6 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#include "rds_abi.h"
-
 #define ROOM_FIRST 65536 /* bytes */
 
 static double seconds_of(clockid_t clock)

@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "rds_abi.h"
+#include "rds_preload_info.h"
 #include "rdsrun/proc.h"
 
 /* Per second, since the node was looked at before. */

@@ -29,7 +29,7 @@
 
 #include "rdsrun/hold.h"
 #include "rdsrun/ping.h"
-#include "rds_abi.h"
+#include "rds_preload_info.h"
 
 #define PINGS 5
 #define SOON_MS 1000	  /* for the first pong, before TCP is asked why there is none */

@@ -22,7 +22,7 @@
 #include <stdint.h>
 
 #include "engine/abi/rdma_args.h"
-#include "rds_abi.h"
+#include "rds_preload_info.h"
 
 /* The notification of an operation with short_notify. */
 struct rds_rdma_notify_short {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * requeue.c - takes messages out of a connection (send_queue.c) for another one: messages of
- * sockets, by port or because no transport ever had them.
+ * requeue.c - takes messages of sockets out of a connection (send_queue.c): for another one, by port or
+ * because no transport ever had them, or because the program cancels them.
  *
  * They are taken in order, without a number, as if they had just come from their sockets.  Of a
  * message that lies with the endpoint a copy is taken; its entry stays, without a socket, until it
@@ -223,4 +223,39 @@ void rds_queue_take_handoff(struct rds_conn *conn, struct rds_sock *sk, struct r
 	for (q = *list; q; q = q->next)
 		q->handoff = (struct rds_queue_handoff){
 			.to = {.ip = conn->id.faddr, .scope = conn->id.scope, .port = q->u.dport}, .tos = conn->id.tos};
+}
+
+/*
+ * RDS_CANCEL_SENT_TO: drop waiting messages.  What the transport already has may still arrive, but
+ * counts for no socket.
+ */
+void rds_queue_cancel(struct rds_conn *conn, struct rds_sock *sk, const struct rds_addr *dst)
+{
+	struct rds_queue_item **p, *q;
+	unsigned i;
+
+	if (!rds_ip_equal(&conn->id.faddr, &dst->ip))
+		return;
+	rx_lock();
+	rds_conn_client.ops_cancel(conn, sk, dst->port);
+	rx_unlock();
+	for (i = 0; i < conn->count; i++) {
+		struct rds_queue_unacked *u = rds_queue_unacked_at(conn, i);
+
+		if (u->sk == sk && u->dport == dst->port) {
+			rds_unacked_report_end(u, RDS_RDMA_CANCELED);
+			rds_queue_unacked_release(u);
+			u->cancelled = true;
+		}
+	}
+	for (p = &conn->queue; (q = *p);) {
+		if (q->u.sk == sk && q->u.dport == dst->port) {
+			rds_unacked_report_end(&q->u, RDS_RDMA_CANCELED);
+			rds_queue_drop_at(conn, p);
+		} else {
+			p = &q->next;
+		}
+	}
+	conn->queue_tail = p;
+	rds_queue_purge(conn, false); /* pieces have no socket */
 }

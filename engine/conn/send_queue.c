@@ -568,38 +568,3 @@ void rds_queue_drop_all(struct rds_conn *conn)
 		queue_pop(conn);
 	}
 }
-
-/*
- * RDS_CANCEL_SENT_TO: drop waiting messages.  What the transport already has may still arrive, but
- * counts for no socket.
- */
-void rds_queue_cancel(struct rds_conn *conn, struct rds_sock *sk, const struct rds_addr *dst)
-{
-	struct rds_queue_item **p, *q;
-	unsigned i;
-
-	if (!rds_ip_equal(&conn->id.faddr, &dst->ip))
-		return;
-	rx_lock();
-	rds_conn_client.ops_cancel(conn, sk, dst->port);
-	rx_unlock();
-	for (i = 0; i < conn->count; i++) {
-		struct rds_queue_unacked *u = rds_queue_unacked_at(conn, i);
-
-		if (u->sk == sk && u->dport == dst->port) {
-			rds_unacked_report_end(u, RDS_RDMA_CANCELED);
-			rds_queue_unacked_release(u);
-			u->cancelled = true;
-		}
-	}
-	for (p = &conn->queue; (q = *p);) {
-		if (q->u.sk == sk && q->u.dport == dst->port) {
-			rds_unacked_report_end(&q->u, RDS_RDMA_CANCELED);
-			rds_queue_drop_at(conn, p);
-		} else {
-			p = &q->next;
-		}
-	}
-	conn->queue_tail = p;
-	rds_queue_purge(conn, false); /* pieces have no socket */
-}

@@ -242,31 +242,31 @@ bool os_mmap_over(void *at, size_t len, int prot, int flags, int fd, off_t off)
 	return p != MAP_FAILED;
 }
 
+/* EAGAIN: too much memory is locked, and a second try would not help. */
+static int map_result(void *p, void **out)
+{
+	if (p == MAP_FAILED)
+		return errno == EAGAIN ? -ENOMEM : -errno;
+	*out = p;
+	return 0;
+}
+
 int os_mmap(size_t len, int prot, int flags, int fd, off_t off, void **out)
 {
-	int saved = errno, ret = 0;
+	int saved = errno, ret;
 	void *p = mmap(NULL, len, prot, flags, fd, off);
 
 	if (p == MAP_FAILED && errno == EAGAIN)
 		p = map_unlocked(len, prot, flags, fd, off);
-	/* EAGAIN: too much memory is locked, and a second try would not help */
-	if (p == MAP_FAILED)
-		ret = errno == EAGAIN ? -ENOMEM : -errno;
-	else
-		*out = p;
+	ret = map_result(p, out);
 	errno = saved;
 	return ret;
 }
 
 int os_mmap_unlocked(size_t len, int prot, int flags, int fd, off_t off, void **out)
 {
-	int saved = errno, ret = 0;
-	void *p = map_unlocked(len, prot, flags, fd, off);
+	int saved = errno, ret = map_result(map_unlocked(len, prot, flags, fd, off), out);
 
-	if (p == MAP_FAILED)
-		ret = errno == EAGAIN ? -ENOMEM : -errno;
-	else
-		*out = p;
 	errno = saved;
 	return ret;
 }
