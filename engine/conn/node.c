@@ -189,7 +189,7 @@ enum rds_rx_verdict rds_conn_node_receive(struct rds_conn *conn, struct rds_ep *
 	}
 	tells = hdr->dport == PROBE_PORT || hdr->sport == PROBE_PORT;
 	if (tells && unlikely(node_is_new(conn, hdr)))
-		node_heard(conn, hdr);
+		atomic_store_explicit(&conn->next_rx, 1, memory_order_relaxed);
 	old = node_is_duplicate(conn, hdr);
 	if (hdr->dport == PROBE_PORT) { /* the answer to a probe */
 		if (old)

@@ -268,6 +268,14 @@ START_TEST(test_generation)
 	reads("3m");
 	arrives(3, MARKED);
 	reads(NULL);
+	probes(1, MARKED, 78); /* the same */
+	arrives(2, MARKED);
+	reads(NULL);
+	probes(1, MARKED, 79); /* what it has said over connections that were refused */
+	arrives(2, MARKED);
+	reads("2m");
+	arrives(2, MARKED);
+	reads(NULL);
 }
 END_TEST
 
