@@ -2,13 +2,16 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 """scripted.py CASE OWN PEER LOG: one end of a conversation between the library and a node that is played by hand.
 
-The library's side is a plain PF_RDS program, which sends back what it gets ("talk.py answer", or "waits" below).  Its
-log says "bound" when it is.
+The library's side is a plain PF_RDS program, which sends back what it gets ("talk.py answer", or one of PROGRAMS below).
+Its log says "bound" when it is.
 What it says over TCP is judged in every case (node.py)."""
 
 import errno
+import os
+import signal
 import socket
 import struct
+import subprocess
 import sys
 import time
 
@@ -188,22 +191,67 @@ def lives(node):
     return link
 
 
+def pours(node, link, most):
+    """How many messages until it is not read from."""
+    link.sock.settimeout(1)
+    n = 0
+    try:
+        while n < most:
+            link.sock.sendall(node.message(bytes(FLOOD)))
+            n += 1
+    except (socket.timeout, ConnectionError):  # or it has ended by now
+        pass
+    return n
+
+
 def flood(node):
     """A map that comes behind more than the program reads: who waits for it in a send is not held up."""
     link = node.link()
     link.say(map_of(CONGESTED), node.message(b"go"))
     link.until(lambda: node.texts() == [b"waits"], "the program's word")
-    link.sock.settimeout(1)
-    n = 0
-    try:
-        while n < 200:
-            link.sock.sendall(node.message(bytes(FLOOD)))
-            n += 1
-    except (socket.timeout, ConnectionError):  # or it has ended by now
-        pass
+    n = pours(node, link, 200)
     check(64 <= n < 200, "messages until it is not read from:", n)  # the program reads some in the end
     link.until(lambda: b"sent" in node.texts(), "the end of a send")
     return None
+
+
+def is_stopped(pid):
+    with open(f"/proc/{pid}/stat") as f:
+        return f.read().rpartition(")")[2].split()[0] == "T"
+
+
+def member(node):
+    """The same to a process that is stopped, and whose messages another one relays."""
+    link = node.link()
+    link.say(node.message(b"go"))
+    link.until(lambda: node.texts(), "the program's word")
+    pid = int(node.texts()[0])
+    while not is_stopped(pid):
+        time.sleep(0.01)
+    n = pours(node, link, 500)
+    os.kill(pid, signal.SIGCONT)
+    check(200 <= n < 500, "messages until it is not read from:", n)
+    link.until(lambda: b"read" in node.texts(), "the end")
+    return None
+
+
+def keeps(own, peer):
+    """It has the connection, and another process the port."""
+    s = talk.bound(own, talk.PORT - 1)
+    status = subprocess.run([sys.executable, __file__, "stops", own, peer]).returncode
+    s.close()
+    sys.exit(status)
+
+
+def stops(own, peer):
+    s = talk.bound(own, talk.PORT)
+    print("bound", flush=True)
+    talk.expect("word", talk.receive(s), b"go")
+    talk.send(s, b"%d" % os.getpid(), talk.name(peer, talk.PORT))
+    os.kill(os.getpid(), signal.SIGSTOP)
+    for _ in range(100):
+        talk.expect("length", len(talk.receive(s)), FLOOD)
+    talk.send(s, b"read", talk.name(peer, talk.PORT))
 
 
 def waits(own, peer):
@@ -223,12 +271,14 @@ def waits(own, peer):
         talk.expect("length", len(talk.receive(s)), FLOOD)
 
 
-CASES = (lanes, mute, numbers, anew, strange, ends, resent, lives, flood)
+CASES = (lanes, mute, numbers, anew, strange, ends, resent, lives, flood, member)
+
+PROGRAMS = {"waits": waits, "keeps": keeps, "stops": stops}
 
 
 def main(case, own, peer, log=None):
-    if case == "waits":
-        waits(own, peer)
+    if case in PROGRAMS:
+        PROGRAMS[case](own, peer)
         return
     node = Node(own, peer, log)
     try:
