@@ -115,6 +115,7 @@ typedef uint8_t rds_tos_t;
 #define RDS_INFO_CONNECTION_FLAG_SENDING 0x01
 #define RDS_INFO_CONNECTION_FLAG_CONNECTING 0x02
 #define RDS_INFO_CONNECTION_FLAG_CONNECTED 0x04
+#define RDS_INFO_CONNECTION_FLAG_ERROR 0x08 /* vendor kernels only */
 
 /* flags of the message records */
 #define RDS_INFO_MESSAGE_FLAG_ACK 0x01

@@ -38,21 +38,29 @@ static void print_counter(const union record *r)
 	printf("%25s %16llu\n", name, (unsigned long long)r->counter.value);
 }
 
-static void print_pair(const void *local, const void *peer)
+/* The peer of a socket of IPv4 that has none is one of IPv4 as well. */
+static void pair_words(const struct in6_addr *local, const struct in6_addr *peer, char a[NODE_ADDRESS],
+		       char b[NODE_ADDRESS])
+{
+	node_address(local, a);
+	node_address(peer, b);
+	if (IN6_IS_ADDR_V4MAPPED(local) && IN6_IS_ADDR_UNSPECIFIED(peer))
+		strcpy(b, "0.0.0.0");
+}
+
+static void print_pair(const void *local, const void *peer, unsigned tos)
 {
 	char a[NODE_ADDRESS], b[NODE_ADDRESS];
 
-	node_address(local, a);
-	node_address(peer, b);
-	printf("%15s %15s", a, b);
+	pair_words(local, peer, a, b);
+	printf("%15s %15s %4u", a, b, tos);
 }
 
 static void print_ports(const void *local, uint16_t lport, const void *peer, uint16_t fport)
 {
 	char a[NODE_ADDRESS], b[NODE_ADDRESS];
 
-	node_address(local, a);
-	node_address(peer, b);
+	pair_words(local, peer, a, b);
 	printf("%15s %5u %15s %5u", a, ntohs(lport), b, ntohs(fport));
 }
 
@@ -68,11 +76,12 @@ static void print_connection(const union record *r)
 {
 	const struct rds6_info_connection *c = &r->connection;
 
-	print_pair(&c->laddr, &c->faddr);
-	printf(" %16llu %16llu %c%c%c\n", (unsigned long long)c->next_tx_seq, (unsigned long long)c->next_rx_seq,
+	print_pair(&c->laddr, &c->faddr, c->tos);
+	printf(" %16llu %16llu %c%c%c%c\n", (unsigned long long)c->next_tx_seq, (unsigned long long)c->next_rx_seq,
 	       c->flags & RDS_INFO_CONNECTION_FLAG_SENDING ? 's' : '-',
 	       c->flags & RDS_INFO_CONNECTION_FLAG_CONNECTING ? 'c' : '-',
-	       c->flags & RDS_INFO_CONNECTION_FLAG_CONNECTED ? 'C' : '-');
+	       c->flags & RDS_INFO_CONNECTION_FLAG_CONNECTED ? 'C' : '-',
+	       c->flags & RDS_INFO_CONNECTION_FLAG_ERROR ? 'E' : '-');
 }
 
 static void print_message(const union record *r)
@@ -80,7 +89,7 @@ static void print_message(const union record *r)
 	const struct rds6_info_message *m = &r->message;
 
 	print_ports(&m->laddr, m->lport, &m->faddr, m->fport);
-	printf(" %16llu %10u\n", (unsigned long long)m->seq, m->len);
+	printf(" %4u %16llu %10u\n", m->tos, (unsigned long long)m->seq, m->len);
 }
 
 static void print_tcp(const union record *r)
@@ -96,36 +105,36 @@ static void print_rdma(const union record *r)
 {
 	char sgid[NODE_ADDRESS], dgid[NODE_ADDRESS];
 
-	print_pair(&r->rdma.src_addr, &r->rdma.dst_addr);
+	print_pair(&r->rdma.src_addr, &r->rdma.dst_addr, r->rdma.tos);
 	inet_ntop(AF_INET6, r->rdma.src_gid, sgid, sizeof(sgid));
 	inet_ntop(AF_INET6, r->rdma.dst_gid, dgid, sizeof(dgid));
-	printf(" %32s %32s\n", sgid, dgid);
+	printf(" %3u %32s %32s\n", r->rdma.sl, sgid, dgid);
 }
 
-/* In the order in which all of them are shown; rds-info's own. */
+/* In the order in which all of them are shown; rds-info's own.  Columns: as in rds-tools 2.0.7. */
 static const struct table {
 	char letter;
 	int option;
 	void (*print)(const union record *r);
 	const char *head;
 } tables[] = {
+	{'I', RDS6_INFO_IB_CONNECTIONS, print_rdma,
+	 "RDS IB Connections:\n      LocalAddr      RemoteAddr  Tos  SL                         LocalDev              "
+	 "          RemoteDev\n"},
+	{'T', RDS6_INFO_TCP_SOCKETS, print_tcp,
+	 "TCP Connections:\n      LocalAddr LPort      RemoteAddr RPort  HdrRemain DataRemain    SentNxt  ExpectUna    "
+	 "SeenUna\n"},
 	{'c', RDS_INFO_COUNTERS, print_counter, "Counters:\n              CounterName            Value\n"},
 	{'k', RDS6_INFO_SOCKETS, print_socket,
 	 "RDS Sockets:\n      BoundAddr BPort        ConnAddr CPort     SndBuf     RcvBuf    Inode\n"},
 	{'n', RDS6_INFO_CONNECTIONS, print_connection,
-	 "RDS Connections:\n      LocalAddr      RemoteAddr           NextTX           NextRX Flgs\n"},
+	 "RDS Connections:\n      LocalAddr      RemoteAddr  Tos           NextTX           NextRX Flgs\n"},
 	{'r', RDS6_INFO_RECV_MESSAGES, print_message,
-	 "Receive Message Queue:\n      LocalAddr LPort      RemoteAddr RPort              Seq      Bytes\n"},
+	 "Receive Message Queue:\n      LocalAddr LPort      RemoteAddr RPort  Tos              Seq      Bytes\n"},
 	{'s', RDS6_INFO_SEND_MESSAGES, print_message,
-	 "Send Message Queue:\n      LocalAddr LPort      RemoteAddr RPort              Seq      Bytes\n"},
+	 "Send Message Queue:\n      LocalAddr LPort      RemoteAddr RPort  Tos              Seq      Bytes\n"},
 	{'t', RDS6_INFO_RETRANS_MESSAGES, print_message,
-	 "Retransmit Message Queue:\n      LocalAddr LPort      RemoteAddr RPort              Seq      Bytes\n"},
-	{'T', RDS6_INFO_TCP_SOCKETS, print_tcp,
-	 "TCP Connections:\n      LocalAddr LPort      RemoteAddr RPort  HdrRemain DataRemain    SentNxt  ExpectUna    "
-	 "SeenUna\n"},
-	{'I', RDS6_INFO_IB_CONNECTIONS, print_rdma,
-	 "RDS IB Connections:\n      LocalAddr      RemoteAddr                         LocalDev                        "
-	 "RemoteDev\n"},
+	 "Retransmit Message Queue:\n      LocalAddr LPort      RemoteAddr RPort  Tos              Seq      Bytes\n"},
 };
 #define TABLES (sizeof(tables) / sizeof(tables[0]))
 

@@ -413,10 +413,10 @@ def test_info():
         inode = process(as_json(), m.pid)["sockets"][0]["inode"]
         rows = run("--info=knr").splitlines()
         assert [r for r in rows if r.endswith(":")] == ["RDS Sockets:", "RDS Connections:", "Receive Message Queue:"]
-        assert ["127.0.0.1", "4100", "::", "0", "106496", "106496", str(inode)] in [r.split() for r in rows], rows
-        assert ["127.0.0.1", "127.0.0.1", "4", "4", "--C"] in [r.split() for r in rows], rows
+        assert ["127.0.0.1", "4100", "0.0.0.0", "0", "106496", "106496", str(inode)] in [r.split() for r in rows], rows
+        assert ["127.0.0.1", "127.0.0.1", "0", "4", "4", "--C-"] in [r.split() for r in rows], rows
         for seq in 1, 2, 3:
-            assert ["127.0.0.1", "4100", "127.0.0.1", "4100", str(seq), str(seq)] in [r.split() for r in rows], rows
+            assert ["127.0.0.1", "4100", "127.0.0.1", "4100", "0", str(seq), str(seq)] in [r.split() for r in rows], rows
         rows = run("--info").splitlines()
         assert len([r for r in rows if r.endswith(":")]) == 8
         (count,) = (int(r.split()[1]) for r in rows if r.split()[:1] == ["send_queued"])
