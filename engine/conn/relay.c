@@ -375,6 +375,8 @@ void rds_relay_map_add(const struct rds_conn *node, unsigned char bytes[RDS_CONG
 		for (i = 0; i < conn->seldom->nheld; i++)
 			bytes[conn->seldom->held[i] >> 3] |= (unsigned char)(1u << (conn->seldom->held[i] & 7));
 	}
+	if (node->seldom && node->seldom->trunk)
+		rds_trunk_trim(node->seldom->trunk); /* a member may have ended, or taken what it had left */
 }
 
 void rds_relay_begin(struct rds_conn *conn, struct rds_conn *node)

@@ -168,7 +168,7 @@ static bool segs_touch(struct rds_trunk *t, unsigned seg, unsigned n)
 	return true;
 }
 
-static void segs_trim(struct rds_trunk *t)
+void rds_trunk_trim(struct rds_trunk *t)
 {
 	unsigned i;
 
@@ -340,7 +340,7 @@ struct rds_trunk_ref *rds_trunk_add(struct rds_trunk *t, const struct rds_trunk_
 	uint32_t at;
 	unsigned i;
 
-	segs_trim(t);
+	rds_trunk_trim(t);
 	if (!ref || !entry_place(t, m, size, &ref->seg, &at)) {
 		free(ref);
 		return NULL;

@@ -57,6 +57,8 @@ void rds_trunk_left(struct rds_trunk *t, bool left); /* the owner writes nothing
 struct rds_trunk_ref *rds_trunk_add(struct rds_trunk *t, const struct rds_trunk_message *m);
 /* Any lock.  It need not be kept any more. */
 void rds_trunk_drop(struct rds_trunk_ref *ref);
+/* rx.  Gives memory back, if nothing is kept. */
+void rds_trunk_trim(struct rds_trunk *t);
 /* The number that an OUT message gets. */
 void rds_trunk_ref_number(struct rds_trunk_ref *ref, uint64_t seq);
 /* rx.  Has a former owner had the message with that number of a process? */

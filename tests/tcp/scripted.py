@@ -8,6 +8,7 @@ What it says over TCP is judged in every case (node.py)."""
 
 import errno
 import os
+import re
 import signal
 import socket
 import struct
@@ -235,10 +236,20 @@ def member(node):
     return None
 
 
+def shared_memory():
+    with open("/proc/self/status") as f:
+        return int(re.search(r"RssShmem:\s+(\d+) kB", f.read())[1]) >> 10
+
+
 def keeps(own, peer):
-    """It has the connection, and another process the port."""
+    """It has the connection, and another process the port, which leaves a part of what has come."""
     s = talk.bound(own, talk.PORT - 1)
     status = subprocess.run([sys.executable, __file__, "stops", own, peer]).returncode
+    end = time.monotonic() + talk.PATIENCE
+    while shared_memory() > 32:
+        if time.monotonic() > end:
+            sys.exit(f"{shared_memory()} MiB are kept")
+        time.sleep(0.01)
     s.close()
     sys.exit(status)
 

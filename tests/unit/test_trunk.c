@@ -248,8 +248,9 @@ START_TEST(test_room)
 		for (i = round; i < n; i += 3)
 			rds_trunk_drop(refs[i]);
 	}
-	rds_trunk_drop(in_of(1)); /* gives memory back */
+	rds_trunk_trim(t);
 	ck_assert_uint_le(t->high, 32);
+	rds_trunk_drop(in_of(1));
 	ck_assert_int_eq(look(0, 0, false), 0);
 	ck_assert_uint_eq(img.nfound, 0);
 }
