@@ -126,6 +126,8 @@ void rds_helper_threads_forget(void); /* forked child */
  * (round.c).
  */
 extern _Atomic unsigned rds_helper_fork_waits;
+/* Not the helper.  Its round of now, if there is one, is over; false: it is not, at that time. */
+bool rds_helper_await_round(uint64_t until);
 /* Helper.  False: a fork took too long.  The round runs without excluding that fork. */
 bool rds_helper_round_begin(void);
 void rds_helper_round_end(bool begun);

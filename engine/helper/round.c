@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * round.c - the helper's rounds and the program's forks wait for each other, for a bounded time.
+ * round.c - the helper's rounds and the program's forks, and its end, wait for each other, for a bounded time.
  *
  * A round is everything that the helper does between two sleeps.  A fork waits for the end of the
  * round, so that the child does not inherit half-done work of the helper.  Most important is the
@@ -26,6 +26,8 @@
 #include "engine/sys/os.h"
 #include "engine/sys/patience.h"
 #include "engine/sys/process.h"
+
+#define NAP_NS 50000
 
 _Atomic unsigned rds_helper_fork_waits;
 static rds_lock_t round_lock = RDS_LOCK_INIT(RDS_LOCK_PLAIN);
@@ -57,6 +59,19 @@ void rds_helper_fork_parent(void)
 {
 	if (fork_waited)
 		rds_unlock(&round_lock);
+}
+
+bool rds_helper_await_round(uint64_t until)
+{
+	bool over;
+
+	if (!os_process_is_started())
+		return true;
+	while (!(over = rds_trylock(&round_lock)) && os_now_ns() < until)
+		os_nap_ns(NAP_NS);
+	if (over)
+		rds_unlock(&round_lock);
+	return over;
 }
 
 bool rds_helper_round_begin(void)

@@ -373,10 +373,9 @@ static unsigned handoff_all_out(bool (*wanted)(struct rds_sock *sk), bool calm, 
 	rds_helper_kick();
 	/*
 	 * At the end of the helper's round, the borrower's call that it was making has been
-	 * answered, and no other follows.
+	 * answered, and no other follows.  On a busy machine that takes longer than a fork may wait.
 	 */
-	rds_helper_fork_prepare();
-	rds_helper_fork_parent();
+	rds_helper_await_round(patient ? l.until : os_now_ns() + rds_patience_ns(RDS_PATIENCE_EXIT_LOCK));
 	if (patient)
 		handoff_await_sent(&l);
 	rds_sock_each(handoff_orphan_port, NULL);

@@ -234,6 +234,29 @@ START_TEST(a_message_behind_a_cancel)
 }
 END_TEST
 
+static _Atomic bool begun, ended;
+
+static void takes_long(struct rds_timer *tm)
+{
+	(void)tm;
+	atomic_store(&begun, true);
+	os_nap_ns(300 * 1000000ull);
+	atomic_store(&ended, true);
+}
+
+/* A call of a borrower is answered before, however long the helper does not get a processor. */
+START_TEST(a_long_round)
+{
+	static struct rds_timer slow = {.fn = takes_long};
+
+	rds_timer_set(&slow, os_now_ns());
+	while (!atomic_load(&begun))
+		os_nap_ns(100000);
+	ck_assert_uint_eq(rds_handoff_out(NULL), 1);
+	ck_assert(atomic_load(&ended));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("hands_off");
@@ -246,5 +269,6 @@ int main(void)
 	tcase_add_test(t, a_message_that_goes_back);
 	tcase_add_test(t, a_message_that_nobody_reads);
 	tcase_add_test(t, a_message_behind_a_cancel);
+	tcase_add_test(t, a_long_round);
 	return suite_run(s);
 }
