@@ -130,12 +130,8 @@ static enum rds_rx_verdict receive_pause(struct rds_conn *conn)
 
 static enum rds_rx_verdict receive_without_socket(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx)
 {
-	enum rds_rx_verdict v;
-
-	if (conn->relay == RDS_RELAY_MEMBER || conn->relay == RDS_RELAY_NODE) {
-		v = rds_relay_receive(conn, rx);
-		return v == RDS_RX_PAUSE && conn->relay == RDS_RELAY_NODE ? receive_pause(conn) : v;
-	}
+	if (conn->relay == RDS_RELAY_MEMBER || conn->relay == RDS_RELAY_NODE)
+		return rds_relay_receive(conn, rx);
 	return rds_conn_redirect_refuse(conn, ep, &rx->hdr);
 }
 

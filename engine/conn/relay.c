@@ -20,8 +20,8 @@
  * asks the owner to connect.
  *
  * A member whose messages K does not take then is held up when they reach a limit, and goes on a tick later.
- * But nothing that K sends holds up the TCP connection, unless K heeds no congestion: what a member does not take waits
- * here, and K is told that the port is congested.
+ * But nothing that K sends holds up the TCP connection: what a member does not take waits here, and K
+ * is told that the port is congested.
  */
 #include <endian.h>
 #include <stdlib.h>
@@ -32,7 +32,6 @@
 #include "engine/node/local_address.h"
 
 #define WAITING_MAX ((uint64_t)1 << 20)
-#define LEFT_MAX ((uint64_t)256 << 20) /* more than what is kept (engine/trunk) */
 #define SHARE_MIN 4096u
 
 static struct rds_queue_item *relay_list, **relay_tail = &relay_list; /* rx */
@@ -165,35 +164,17 @@ static void item_number(struct rds_queue_item *q, const struct rds_conn *node, c
 	q->u.ext_offset = q->hdr.ext_offset = rds_relay_number(hdr);
 }
 
-/*
- * What comes is not kept any more, and members leave so much that the node cannot heed congestion.  It is not read from
- * then, as for a socket of this process (receive_is_flood()).
- */
-static bool relay_is_flood(const struct rds_conn *node)
-{
-	const struct rds_cong_map *map = rds_cong_map_find(&node->id.faddr);
-	const struct rds_conn *conn;
-	uint64_t bytes = 0;
-
-	for (conn = map ? map->conns : NULL; conn; conn = conn->map_next)
-		if (conn->relay == RDS_RELAY_MEMBER && conn->seldom->node == node)
-			bytes += atomic_load(&conn->answer_bytes);
-	return bytes > LEFT_MAX;
-}
-
 /* From a member to the node, or from there.  Nothing is kept before there is memory for all of it. */
 static enum rds_rx_verdict relay_add(struct rds_conn *node, const struct rds_conn *from, const struct rds_rx *rx)
 {
 	struct rds_queue_item *q = relay_item(rx);
 	struct rds_trunk_ref *ref;
-	bool kept;
 
 	if (!q) {
 		rds_error("out of memory for a message of %u bytes: its sender has to wait", rx->hdr.len);
 		return RDS_RX_LATER;
 	}
-	kept = rds_relay_keep(node, from, rx, &ref);
-	if (from != node ? !kept : !ref && relay_is_flood(node)) {
+	if (!rds_relay_keep(node, from, rx, &ref) && from != node) {
 		free(q);
 		return RDS_RX_PAUSE;
 	}
