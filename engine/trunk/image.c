@@ -131,7 +131,7 @@ static int image_seg(struct rds_trunk_image *img, const struct trunk_head *h, un
 		if (left < sizeof(e))
 			return -EPROTO;
 		memcpy(&e, (const void *)at, sizeof(e));
-		if (!entry_is_valid(&e, left))
+		if (!entry_is_valid(&e, left) || (left > TRUNK_SEG && left != trunk_entry_size(e.len)))
 			return -EPROTO;
 		if (e.way == RDS_TRUNK_OUT)
 			image_note_member(img, &e.member, e.number);

@@ -53,6 +53,14 @@ static int trunk_populate(void *at, size_t n)
 	return err == -EINVAL ? 0 : (int)err; /* an old kernel */
 }
 
+/*
+ * What is not used yet cannot be touched.  So it is no memory after mlockall(), which fills all that can.
+ */
+static int trunk_allow(void *at, size_t n, int prot)
+{
+	return (int)os_syscall(SYS_mprotect, (long)at, (long)n, prot, 0, 0, 0);
+}
+
 static int trunk_map(struct rds_trunk *t)
 {
 	void *map;
@@ -64,13 +72,15 @@ static int trunk_map(struct rds_trunk *t)
 	if (!err)
 		err = os_fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 	if (!err)
-		err = os_mmap_unlocked(TRUNK_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0, &map);
+		err = os_mmap_unlocked(TRUNK_SIZE, PROT_NONE, MAP_SHARED, fd, 0, &map);
 	if (err) {
 		os_close(fd);
 		return err;
 	}
 	t->head = map;
-	err = trunk_populate(map, TRUNK_SEGS_AT);
+	err = trunk_allow(map, TRUNK_SEGS_AT, PROT_READ | PROT_WRITE);
+	if (!err)
+		err = trunk_populate(map, TRUNK_SEGS_AT);
 	if (err)
 		os_close(fd);
 	else
@@ -158,11 +168,13 @@ static bool seg_is_free(struct rds_trunk *t, unsigned seg)
 
 static bool segs_touch(struct rds_trunk *t, unsigned seg, unsigned n)
 {
-	unsigned from = seg > t->high ? seg : t->high;
+	unsigned from = t->high;
+	size_t size;
 
 	if (seg + n <= t->high)
 		return true;
-	if (trunk_populate(trunk_seg(t, from), (size_t)(seg + n - from) * TRUNK_SEG))
+	size = (size_t)(seg + n - from) * TRUNK_SEG;
+	if (trunk_allow(trunk_seg(t, from), size, PROT_READ | PROT_WRITE) || trunk_populate(trunk_seg(t, from), size))
 		return false;
 	t->high = seg + n;
 	return true;
@@ -170,6 +182,7 @@ static bool segs_touch(struct rds_trunk *t, unsigned seg, unsigned n)
 
 void rds_trunk_trim(struct rds_trunk *t)
 {
+	size_t size;
 	unsigned i;
 
 	if (likely(t->high <= SEGS_KEPT) || atomic_load(&t->users) > 1)
@@ -179,8 +192,9 @@ void rds_trunk_trim(struct rds_trunk *t)
 	for (i = 0; i < TRUNK_PLACES; i++)
 		if (t->place[i].seg >= SEGS_KEPT)
 			t->place[i].at = 0;
-	os_syscall(SYS_madvise, (long)trunk_seg(t, SEGS_KEPT), (long)(t->high - SEGS_KEPT) * TRUNK_SEG, MADV_REMOVE, 0,
-		   0, 0);
+	size = (size_t)(t->high - SEGS_KEPT) * TRUNK_SEG;
+	os_syscall(SYS_madvise, (long)trunk_seg(t, SEGS_KEPT), (long)size, MADV_REMOVE, 0, 0, 0);
+	trunk_allow(trunk_seg(t, SEGS_KEPT), size, PROT_NONE);
 	t->high = SEGS_KEPT;
 }
 
@@ -233,14 +247,16 @@ static bool entry_place(struct rds_trunk *t, const struct rds_trunk_message *m, 
 	*at = 0;
 	if (size > TRUNK_SEG)
 		return segs_take(t, m->way, (unsigned)((size + TRUNK_SEG - 1) / TRUNK_SEG), seg);
-	if (!p->at || p->at + size > TRUNK_SEG || seg_is_free(t, p->seg)) {
-		if (!segs_take(t, m->way, 1, seg))
-			return false;
-		*p = (struct trunk_place){.seg = *seg};
-	}
+	if (p->at && seg_is_free(t, p->seg)) /* all has been taken: the same once more */
+		atomic_store_explicit(trunk_used(t, p->seg), 0, memory_order_release);
+	else if (p->at && p->at + size <= TRUNK_SEG)
+		*at = p->at;
+	else if (segs_take(t, m->way, 1, seg))
+		p->seg = *seg;
+	else
+		return false;
 	*seg = p->seg;
-	*at = p->at;
-	p->at += (uint32_t)size;
+	p->at = *at + (uint32_t)size;
 	return true;
 }
 
@@ -416,11 +432,12 @@ void rds_trunk_acked(struct rds_trunk *t, uint64_t seq)
 	atomic_store_explicit(&t->head->acked, seq, memory_order_release);
 }
 
+/* A new generation is kept behind the number that goes with it: else what tells it would count as heard already. */
 void rds_trunk_received(struct rds_trunk *t, uint64_t next_rx, uint32_t peer_gen)
 {
-	atomic_store_explicit(&t->head->peer_gen, peer_gen, memory_order_relaxed);
-	trunk_step();
 	atomic_store_explicit(&t->head->next_rx, next_rx, memory_order_release);
+	trunk_step();
+	atomic_store_explicit(&t->head->peer_gen, peer_gen, memory_order_release);
 }
 
 /* ---- the window ---- */

@@ -31,7 +31,7 @@ struct rds_trunk {
 	uint32_t packets, carried; /* numbers of carriers so far, and the one that is in the box */
 	/* rx; what of it is in shared memory as well is never read there */
 	uint64_t order;
-	struct trunk_place place[TRUNK_PLACES]; /* OUT, and IN by port */
+	struct trunk_place place[TRUNK_PLACES]; /* OUT, and IN by port, modulo */
 	uint8_t way[TRUNK_SEGS];		/* of the entries in each */
 	unsigned high;				/* segments below have pages */
 	uint32_t carrier;

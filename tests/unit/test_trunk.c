@@ -332,6 +332,9 @@ START_TEST(test_locked_memory)
 	ck_assert_uint_le(before, TRUNK_SEGS_AT);
 	ck_assert_int_eq(look(0, 0, false), 0);
 	ck_assert_uint_eq(pages_of(atomic_load(&t->memory)), before);
+	rds_trunk_image_close(&img);
+	ck_assert_int_eq(mlockall(MCL_CURRENT), 0);
+	ck_assert_uint_eq(pages_of(atomic_load(&t->memory)), before);
 	munlockall();
 }
 END_TEST
@@ -452,6 +455,25 @@ START_TEST(test_kept_and_not_done)
 END_TEST
 
 /* All of it is there again. */
+static void between(void)
+{
+	ck_assert_int_eq(look(0, 0, false), 0);
+	ck_assert_uint_eq(img.next_rx, 1);
+	ck_assert_uint_eq(img.peer_gen, 6);
+}
+
+/* An owner that is killed between the two has not heard of the new generation: the next one will. */
+START_TEST(test_new_generation)
+{
+	rds_trunk_step = between;
+	rds_trunk_received(t, 1, 7);
+	rds_trunk_step = NULL;
+	ck_assert_int_eq(look(0, 0, false), 0);
+	ck_assert_uint_eq(img.next_rx, 1);
+	ck_assert_uint_eq(img.peer_gen, 7);
+}
+END_TEST
+
 START_TEST(test_next_owner)
 {
 	stays(out_from(&one, 1, "first"));
@@ -695,6 +717,7 @@ int main(void)
 	tcase_add_test(tc, test_window);
 	tcase_add_test(tc, test_window_is_enough);
 	tcase_add_test(tc, test_kept_and_not_done);
+	tcase_add_test(tc, test_new_generation);
 	tcase_add_test(tc, test_next_owner);
 	tcase_add_test(tc, test_nonsense);
 	tc = suite_case(s, "box", box_setup, teardown);
