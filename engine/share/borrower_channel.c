@@ -341,7 +341,7 @@ static int channel_await_outcome(int fd, struct borrower_channel *s, struct borr
 		/* The request had been read.  A call that sleeps now can be withdrawn after all. */
 		if (c->underway && borrower_withdraw(s, c))
 			return -BORROWER_LATE;
-		if (!c->underway && (kind = channel_sleep_until_ready(s, c)) < 0)
+		if (!c->underway && !c->cancelled && (kind = channel_sleep_until_ready(s, c)) < 0)
 			return kind;
 	}
 	return kind;
