@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 """switch.py [-v] [FAULT]: all interleavings of the hard part of the next design of sockets of several processes
 (engine/share/NEXT.md): received messages, which lie in the owner's memory as long as nobody else reads, go into a pair
-of AF_UNIX sockets that all read, and back, while they come, while processes begin to read, and while any process is
-killed, or the owner leaves, between any two steps.  A step is what other processes can see at once: a packet, a lock,
-a descriptor.  What a process does in its own memory under its lock is part of a step.
+of AF_UNIX sockets that all read, and back, while they come, while processes begin to read and fork, and while any
+process is killed, or the owner leaves, between any two steps.  A step is what other processes can see at once: a
+packet, a lock, a descriptor.  What a process does in its own memory under its lock is part of a step.
 
 Each message reaches one reader at most, and each reader gets them in order.  Lost are those alone that a killed process
 had in its hand or its memory.  Nobody sleeps while a message waits for him.  With FAULT one rule is left out, and the
@@ -22,6 +22,7 @@ FAULTS = {
     "locks-late": "who begins to read says so only when it has the pair",
     "pops-first": "a message leaves the owner's memory before it is in the pair",
     "leaves-early": "who leaves does not first take back all of the queue, when it has begun to",
+    "forks-with-pair": "a child reads the pair that it has from its parent",
     "parks-late": "who leaves gives up the lease before what it has is in the box",
 }
 
@@ -45,8 +46,8 @@ def put(seq, i, x):
 
 
 class Search:
-    def __init__(self, fault=None):
-        self.fault = fault
+    def __init__(self, fault=None, forks=False):
+        self.fault, self.child_comes = fault, forks or fault == "forks-with-pair"
         self.states = 0
 
     # ---- kernel: processes end ----
@@ -259,8 +260,21 @@ class Search:
                 out += self.borrower(s, i)
         return out
 
-    def ends_of(self, s):
+    def forks(self, s):
+        """The record lock is not inherited, descriptors are: the child closes them, and asks as if it never had."""
         out = []
+        for j, c in enumerate(s.procs):
+            for i, p in enumerate(s.procs if c.at == "unborn" else ()):
+                if not p.alive or (s.owner and s.owner.who == i) or p.at not in ("calls", "asks"):
+                    continue
+                mine = p.pairs if self.fault == "forks-with-pair" else ()
+                pairs = tuple(q._replace(readers=q.readers | {j}) if k in mine else q for k, q in enumerate(s.pairs))
+                child = Proc(True, False, "calls", mine, None, p.last)
+                out.append(s._replace(pairs=pairs, procs=put(s.procs, j, child)))
+        return out
+
+    def ends_of(self, s):
+        out = self.forks(s)
         alive = [i for i, p in enumerate(s.procs) if p.alive]
         o = s.owner
         stay = [i for i in alive if s.procs[i].at != "parks" and not (o and o.who == i and o.leaving)]
@@ -287,6 +301,8 @@ class Search:
 
     def run(self):
         procs = tuple(Proc(True, False, "calls", (), None, 0) for _ in range(PROCESSES))
+        if self.child_comes:
+            procs = procs[:-1] + (Proc(False, False, "unborn", (), None, 0),)
         first = State(tuple(range(1, MESSAGES + 1)), procs, (), (), (), FIRST, frozenset(), frozenset(), 0, 0)
         seen, todo = {first: None}, collections.deque([first])
         while todo:
@@ -316,19 +332,20 @@ class Search:
 
 def main(args):
     verbose = "-v" in args
-    faults = [a for a in args if a != "-v"] or [None, *FAULTS]
+    tried = [(a, False) for a in args if a != "-v"] or [(None, False), (None, True), *((f, False) for f in FAULTS)]
     failed = 0
-    for fault in faults:
-        search = Search(fault)
+    for fault, forks in tried:
+        search = Search(fault, forks)
         wrong, way = search.run()
         right = (wrong is None) == (fault is None)
         failed += not right
         found = f"{search.states} states, {wrong or 'nothing is wrong'}"
-        print("ok" if right else "WRONG", f"{fault or 'the design'}: {found}", flush=True)
+        name = fault or ("the design, with a fork" if forks else "the design")
+        print("ok" if right else "WRONG", f"{name}: {found}", flush=True)
         if verbose and wrong:
             for s in way:
                 print("  ", s)
-    print(f"{len(faults) - failed} passed, {failed} failed")
+    print(f"{len(tried) - failed} passed, {failed} failed")
     return failed > 0
 
 
