@@ -22,7 +22,8 @@ static struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
 
 /* What the owner does in that step, and then it ends. */
 static enum step { NEVER, ASLEEP, WITHDRAWN, SHUTS } acts_when;
-static bool says_ready, replies, reads_all;
+static bool says_ready, replies, reads_all, tries_again;
+static unsigned sleeps;
 
 int __real_os_pass_send(int fd, const void *buf, size_t len, const int *fds, unsigned nfds, int flags);
 int __wrap_os_pass_send(int fd, const void *buf, size_t len, const int *fds, unsigned nfds, int flags);
@@ -52,6 +53,12 @@ static void acts(enum step now)
 	if (now != acts_when)
 		return;
 	acts_when = NEVER;
+	if (tries_again) {
+		says(RDS_SHARE_READY, 0, NULL);
+		says(RDS_SHARE_WAIT, -1, NULL);
+		says(RDS_SHARE_REPLY, -EINTR, NULL);
+		return;
+	}
 	if (says_ready)
 		says(RDS_SHARE_READY, 0, NULL);
 	if (replies)
@@ -93,6 +100,7 @@ int __wrap_os_shutdown(int fd, int how)
 static ssize_t interrupted(int fd, void *buf, size_t len)
 {
 	(void)fd, (void)buf, (void)len;
+	sleeps++;
 	acts(ASLEEP);
 	errno = EINTR;
 	return -1;
@@ -171,6 +179,17 @@ START_TEST(withdrawal_read)
 }
 END_TEST
 
+/* It has tried in vain once more, before it has read the withdrawal: the call does not sleep again. */
+START_TEST(tried_again)
+{
+	tries_again = true;
+	acts_when = WITHDRAWN;
+	iov.iov_len = 5;
+	ck_assert_int_eq(sends(), -EINTR);
+	ck_assert_uint_eq(sleeps, 1);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("owner_ends");
@@ -182,5 +201,6 @@ int main(void)
 	tcase_add_loop_test(t, not_received, 0, 3);
 	tcase_add_loop_test(t, begun, 0, 3);
 	tcase_add_test(t, withdrawal_read);
+	tcase_add_test(t, tried_again);
 	return suite_run(s);
 }
