@@ -10,6 +10,7 @@
  * Must not know what the calls are.
  */
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
