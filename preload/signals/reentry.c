@@ -22,13 +22,14 @@
  * libgcc's unwinder is a part of the library where there is an archive of it. Else it is loaded with the
  * first RDS socket, because a handler cannot load it; that costs each process 16 KiB.
  *
- * Not done: on processors other than x86-64 and with libcs other than glibc; under
+ * Not done: on processors other than x86-64 and AArch64, and with libcs other than glibc; under
  * AddressSanitizer, which has marked the handler's frames, and under ThreadSanitizer; with shadow
  * stacks, which let no function return twice.
  */
 #include "preload/signals/reentry.h"
 
 #include "engine/sys/os.h"
+#include "preload/signals/frame.h"
 
 __thread struct reentry_state reentry_state;
 
@@ -102,27 +103,22 @@ static void sleep_init(void)
 	rds_os_sleep.cut = reentry_sleep_is_cut;
 }
 
-#if defined(__x86_64__) && defined(__LP64__) && defined(__GLIBC__)
+#ifdef RDS_SIGNAL_FRAME
 
 #include <dlfcn.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <ucontext.h>
 #include <unwind.h>
 
 #define SCRATCH 32768u
 /* From the frame where a call begins to the one where it leaves: a few frames of preload/. */
 #define LEAVE_MAX 65536u
-#define RED_ZONE 128
 /*
  * Of stack: what a call may take; what the kernel takes below an interrupted function, with the
  * registers of the largest processors.
  */
 #define CALL_MAX (8u << 20)
 #define FRAME_MAX (64u << 10)
-#define DIRECTION 0x400 /* the direction flag, which a function may expect to be clear */
-#define ARCH_SHSTK_STATUS 0x5005
 
 struct piece {
 	char *low, *copy;
@@ -186,13 +182,11 @@ static void unwind_init(void)
 
 void reentry_init(bool (*is_ours)(void))
 {
-	unsigned long shadow = 0;
-
 	sleep_init();
 	process_is_ours = is_ours;
 	if (dlsym(RTLD_DEFAULT, "__asan_init") || dlsym(RTLD_DEFAULT, "__tsan_init"))
 		return;
-	if (os_syscall(SYS_arch_prctl, ARCH_SHSTK_STATUS, (long)&shadow, 0, 0, 0, 0) == 0 && (shadow & 1))
+	if (stack_is_shadowed())
 		return;
 	if (pthread_key_create(&thread_key, reentry_thread_end) == 0)
 		unwind_init();
@@ -211,11 +205,6 @@ struct search {
 	char *frame_run;
 };
 
-static char *context_stack(const ucontext_t *c)
-{
-	return (char *)c->uc_mcontext.gregs[REG_RSP];
-}
-
 /* Has the signal interrupted the call? */
 static bool frame_in_call(const ucontext_t *frame)
 {
@@ -225,8 +214,8 @@ static bool frame_in_call(const ucontext_t *frame)
 
 /*
  * The unwinder starts from the youngest function. Before the interrupted function it shows the one
- * that the handler returns to, and there the stack pointer is the address of the context. Beyond
- * the call there may be another signal frame: the call may be a handler's.
+ * that the handler returns to, whose stack pointer tells where the context lies. Beyond the call
+ * there may be another signal frame: the call may be a handler's.
  */
 static _Unwind_Reason_Code frame_search_step(struct _Unwind_Context *c, void *arg)
 {
@@ -235,8 +224,8 @@ static _Unwind_Reason_Code frame_search_step(struct _Unwind_Context *c, void *ar
 	int interrupted = 0;
 
 	unwind.ip(c, &interrupted);
-	if (interrupted && frame_in_call((ucontext_t *)(void *)s->sp)) {
-		s->frame = (ucontext_t *)(void *)s->sp;
+	if (interrupted && frame_in_call(frame_at(s->sp))) {
+		s->frame = frame_at(s->sp);
 		s->frame_run = s->run;
 	}
 	if (s->frame && sp >= reentry_state.top)
@@ -376,12 +365,6 @@ static void frame_mask_set(const struct reentry *r, const uint64_t *mask)
 	memcpy(&r->frame->uc_sigmask, mask, OS_KERNEL_SIGSET);
 }
 
-static _Noreturn void frame_return(const ucontext_t *frame)
-{
-	__asm__ volatile("movq %0, %%rsp\n\tmovl %1, %%eax\n\tsyscall" ::"r"(frame), "i"(SYS_rt_sigreturn) : "memory");
-	__builtin_unreachable();
-}
-
 static void step_forward(unsigned low, unsigned high)
 {
 	struct reentry *r = reentry_from_halves(low, high);
@@ -409,18 +392,13 @@ static void step_after(struct reentry *r)
 static void step_back(unsigned low, unsigned high)
 {
 	struct reentry *r = reentry_from_halves(low, high);
-	greg_t *regs = r->frame->uc_mcontext.gregs;
 
 	r->calls = (struct piece){.copy = r->calls_copy, .room = sizeof(r->calls_copy)};
 	if (r->shared && !piece_reserve(&r->calls, context_stack(&r->call), r->end))
 		__builtin_trap(); /* a function of preload/ with a frame of 64 KiB */
 	piece_save(&r->calls);
 	piece_restore(&r->handlers);
-	regs[REG_RIP] = (greg_t)(uintptr_t)step_after;
-	regs[REG_RDI] = (greg_t)(uintptr_t)r;
-	/* As if the function were called. */
-	regs[REG_RSP] = (greg_t)(uintptr_t)(r->stack + sizeof(r->stack) - sizeof(void *));
-	regs[REG_EFL] &= ~(greg_t)DIRECTION;
+	frame_lead_to(r->frame, (uintptr_t)step_after, (uintptr_t)r, r->stack + sizeof(r->stack));
 	frame_mask_set(r, &r->blocked);
 	/*
 	 * The signal frame has brought back the call's signal stack. With SS_AUTODISARM it is not

@@ -417,7 +417,7 @@ static void after_stopped_send(const struct call *call)
 /* Where a call that was interrupted can be left (librdspreload(7), Calls in signal handlers). */
 static int jumps(void)
 {
-#ifdef __x86_64__
+#if defined(__x86_64__) || defined(__aarch64__)
 	const char *preload = getenv("LD_PRELOAD");
 
 	return !preload || !strstr(preload, "libasan");
