@@ -227,6 +227,7 @@ const char *rds_addr_str(const struct in6_addr *ip, uint16_t port, uint32_t scop
 
 const char *rds_ip_str(const struct in6_addr *ip, char buf[RDS_ADDR_STRLEN])
 {
-	*strrchr(rds_addr_str(ip, 0, 0, buf), ':') = '\0';
+	rds_addr_str(ip, 0, 0, buf);
+	*strrchr(buf, ':') = '\0';
 	return buf;
 }
