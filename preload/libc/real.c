@@ -21,27 +21,25 @@ struct libc_real libc_real = {
 #undef RDS_SYM
 };
 
-struct libc_entry {
-	const char *name;
-	size_t offset;
-};
-
-static const struct libc_entry libc_entries[] = {
-#define RDS_SYM(name, ret, args, early) {#name, offsetof(struct libc_real, name)},
+/* In the order of the table, which has nothing else. */
+static const char *const libc_names[] = {
+#define RDS_SYM(name, ret, args, early) #name,
 #include "preload/libc/symbols.def"
 #undef RDS_SYM
 };
+_Static_assert(sizeof(struct libc_real) == sizeof(libc_names), "a pointer for each name");
 
 static void libc_resolve(void)
 {
+	void **real = (void **)&libc_real;
 	bool missing = false;
 
-	for (size_t i = 0; i < sizeof(libc_entries) / sizeof(libc_entries[0]); i++) {
-		void *sym = dlsym(RTLD_NEXT, libc_entries[i].name);
+	for (size_t i = 0; i < sizeof(libc_names) / sizeof(libc_names[0]); i++) {
+		void *sym = dlsym(RTLD_NEXT, libc_names[i]);
 
 		/* A name that this libc lacks keeps its system call version. */
 		if (sym)
-			__atomic_store_n((void **)((char *)&libc_real + libc_entries[i].offset), sym, __ATOMIC_RELEASE);
+			__atomic_store_n(&real[i], sym, __ATOMIC_RELEASE);
 		else
 			missing = true;
 	}

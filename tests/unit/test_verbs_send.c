@@ -45,7 +45,7 @@ START_TEST(test_smaller_frames)
 {
 	struct verbs_request h;
 	const unsigned char *f;
-	size_t len, i, got = 0;
+	size_t len, got = 0;
 
 	world_hello(&h, VERBS_CONNECT);
 	h.frame = 1024 / 64;
@@ -56,7 +56,7 @@ START_TEST(test_smaller_frames)
 	ck_assert_uint_eq(a->ups, 1);
 	ck_assert_int_eq(world_send(a, 3000, 0), 0);
 	world_run();
-	for (i = 0; got < 3000; i++) {
+	while (got < 3000) {
 		struct ibv_wc wc;
 
 		ck_assert(peer_poll(&world.peer, &wc));
