@@ -14,7 +14,7 @@ START_TEST(recverr_and_monitor)
 {
 	int64_t wide = 1ll << 40;
 	socklen_t len = 3;
-	int v;
+	int v = 1;
 
 	ck_assert_int_eq(get(SOL_RDS, RDS_RECVERR), 0);
 	ck_assert_int_eq(set(SOL_RDS, RDS_RECVERR, 77), 0);
