@@ -67,7 +67,6 @@ struct rds_conn_redirect {
 
 #define RDS_REDIRECTS_MAX 16
 #define RDS_PONGS_MAX (1 << 15) /* far more than come before they are answered, except from a hostile peer */
-#define RDS_HELD_MAX 16
 struct rds_conn_sources;
 /*
  * What few connections need on their receive side: made when it is first needed (work.c), and for the first
@@ -92,8 +91,7 @@ struct rds_conn_seldom {
 	uint32_t mutes;	     /* so many paths have made way for it, and were of no use */
 	/* relayed: the connection to the node, and ports that it is told to be congested (relay.c) */
 	struct rds_conn *node;
-	uint16_t held[RDS_HELD_MAX];
-	unsigned nheld;
+	unsigned char *held; /* a bit for each port; NULL: none */
 	uint32_t held_below;
 	/* a node: how often there was much room for members, and how many they are; relayed: bytes taken since then */
 	uint64_t roomy;

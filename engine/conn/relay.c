@@ -270,13 +270,11 @@ enum rds_rx_verdict rds_relay_receive(struct rds_conn *conn, const struct rds_rx
 
 /* ---- congestion; rx held ---- */
 
-static bool port_is_held(const struct rds_conn_seldom *s, uint16_t port)
+/* None is any more. */
+static void ports_let_go(struct rds_conn_seldom *s)
 {
-	unsigned i;
-
-	for (i = 0; i < s->nheld && s->held[i] != port; i++)
-		;
-	return i < s->nheld;
+	free(s->held);
+	s->held = NULL;
 }
 
 void rds_relay_ports_changed(struct rds_conn *conn)
@@ -353,8 +351,8 @@ void rds_relay_map_add(const struct rds_conn *node, unsigned char bytes[RDS_CONG
 		if (conn->relay != RDS_RELAY_MEMBER || conn->seldom->node != node)
 			continue;
 		rds_cong_far_add(&conn->fcong, bytes);
-		for (i = 0; i < conn->seldom->nheld; i++)
-			bytes[conn->seldom->held[i] >> 3] |= (unsigned char)(1u << (conn->seldom->held[i] & 7));
+		for (i = 0; conn->seldom->held && i < RDS_CONG_MAP_BYTES; i++)
+			bytes[i] |= conn->seldom->held[i];
 	}
 	if (node->seldom && node->seldom->trunk)
 		rds_trunk_trim(node->seldom->trunk); /* a member may have ended, or taken what it had left */
@@ -371,8 +369,8 @@ void rds_relay_begin(struct rds_conn *conn, struct rds_conn *node)
 void rds_relay_room(struct rds_conn *conn)
 {
 	rx_lock();
-	if (conn->seldom->nheld && atomic_load(&conn->answer_bytes) <= conn->seldom->held_below) {
-		conn->seldom->nheld = 0;
+	if (conn->seldom->held && atomic_load(&conn->answer_bytes) <= conn->seldom->held_below) {
+		ports_let_go(conn->seldom);
 		rds_relay_ports_changed(conn);
 	}
 	rx_unlock();
@@ -389,7 +387,7 @@ void rds_relay_end(struct rds_conn *conn)
 	rds_unlock(&conn->tx);
 	rx_lock();
 	atomic_store(&conn->fcong.few, 0);
-	conn->seldom->nheld = 0;
+	ports_let_go(conn->seldom);
 	conn->seldom->node->seldom->nmembers--;
 	rds_relay_ports_changed(conn);
 	rx_unlock();
@@ -429,14 +427,17 @@ static bool relay_is_left(struct rds_conn *to, uint32_t limit)
 /* K is told that the port is congested, until half of that has gone. */
 static void relay_hold(struct rds_conn *to, uint16_t port, uint32_t limit)
 {
+	const unsigned char bit = (unsigned char)(1u << (port & 7));
 	struct rds_conn_seldom *s;
 
 	if (!relay_is_left(to, limit))
 		return;
 	rx_lock();
 	s = rds_conn_seldom_get(to);
-	if (s && !port_is_held(s, port) && s->nheld < RDS_HELD_MAX) {
-		s->held[s->nheld++] = port;
+	if (s && !s->held)
+		s->held = calloc(1, RDS_CONG_MAP_BYTES);
+	if (s && s->held && !(s->held[port >> 3] & bit)) {
+		s->held[port >> 3] |= bit;
 		s->held_below = limit / 2;
 		rds_relay_ports_changed(to);
 	}

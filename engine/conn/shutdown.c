@@ -454,6 +454,7 @@ static void conn_shed(struct rds_conn *conn)
 		free(conn->seldom->out);
 		free(conn->seldom->pongs);
 		free(conn->seldom->sources);
+		free(conn->seldom->held);
 		rds_trunk_refs_drop(&conn->seldom->refs, UINT64_MAX);
 		rds_trunk_put(conn->seldom->trunk);
 	}

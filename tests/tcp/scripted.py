@@ -22,6 +22,7 @@ from node import GEN_NUM, MARKED, NPATHS, Node, Wrong, check, frame, map_of
 ASIDE = talk.PORT + 1  # where the program is told to stop reading, and to go on
 CONGESTED = 500
 FLOOD = 1 << 20
+MANY = range(5000, 5040)  # ports of one process
 
 
 def echoes(node, link, texts):
@@ -218,6 +219,10 @@ def flood(node):
     return None
 
 
+def is_set(bits, port):
+    return bits[port >> 3] >> (port & 7) & 1
+
+
 def is_stopped(pid):
     with open(f"/proc/{pid}/stat") as f:
         return f.read().rpartition(")")[2].split()[0] == "T"
@@ -232,8 +237,10 @@ def member(node):
     while not is_stopped(pid):
         time.sleep(0.01)
     n = pours(node, link, 200)
-    os.kill(pid, signal.SIGCONT)
     check(n == 200, "messages until it is not read from:", n)
+    link.say(*(node.message(b"x", dport=port) for port in MANY))
+    link.until(lambda: all(is_set(node.maps[-1], port) for port in MANY), "all ports told")
+    os.kill(pid, signal.SIGCONT)
     link.until(lambda: b"read" in node.texts(), "the end")
     return None
 
@@ -257,6 +264,7 @@ def keeps(own, peer):
 
 
 def stops(own, peer):
+    others = [talk.bound(own, port) for port in MANY]
     s = talk.bound(own, talk.PORT)
     print("bound", flush=True)
     talk.expect("word", talk.receive(s), b"go")
@@ -265,6 +273,8 @@ def stops(own, peer):
     for _ in range(100):
         talk.expect("length", len(talk.receive(s)), FLOOD)
     talk.send(s, b"read", talk.name(peer, talk.PORT))
+    for other in others:
+        other.close()
 
 
 def waits(own, peer):
