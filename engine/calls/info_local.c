@@ -224,8 +224,9 @@ static void collect_member_sock(struct rds_sock *sk, void *arg)
 {
 	struct collect *c = arg;
 	uint64_t snd = atomic_load_explicit(&sk->snd, memory_order_acquire) & ~RDS_SND_DEAD;
-	struct rds_info_rec rec = {.is = RDS_PRELOAD_IS_SOCKET, .seq = sk->inode, .tos = atomic_load(&sk->tos)};
+	struct rds_info_rec rec = {.is = RDS_PRELOAD_IS_SOCKET, .seq = sk->inode};
 
+	rec.tos = atomic_load(&sk->tos);
 	if (atomic_load(&sk->bound)) {
 		rec.laddr = sk->laddr.ip;
 		rec.lport = sk->laddr.port;

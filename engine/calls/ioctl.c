@@ -12,6 +12,11 @@
 #include <asm/ioctls.h>
 #include <linux/sockios.h>
 
+#ifndef SIOCGSTAMP_OLD /* glibc's headers before 2.32 have them aside */
+#define SIOCGSTAMP_OLD 0x8906
+#define SIOCGSTAMPNS_OLD 0x8907
+#endif
+
 #define IFREQ_BYTES 40
 
 /*

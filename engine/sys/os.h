@@ -28,8 +28,18 @@
 #include <time.h>
 
 #define OS_KERNEL_SIGSET 8 /* bytes of a signal mask in the kernel */
+/* Headers of an older kernel: the same numbers on all processors. */
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434
+#endif
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+#ifndef SYS_pidfd_getfd
+#define SYS_pidfd_getfd 438
+#endif
+#ifndef SYS_faccessat2
+#define SYS_faccessat2 439
 #endif
 
 struct rds_os_sleep {

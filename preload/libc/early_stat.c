@@ -6,6 +6,7 @@
 
 #include <sys/syscall.h>
 
+#include "engine/sys/os.h"
 #include "preload/libc/early.h"
 
 static int early_newfstatat(int dir, const char *path, void *st, int flags)

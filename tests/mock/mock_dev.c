@@ -355,9 +355,9 @@ void mock_dev_reset(void)
 	}
 }
 
-static enum ibv_fork_status is_fork_initialized(void)
+static int is_fork_initialized(void)
 {
-	return mock.copies_on_fork ? IBV_FORK_UNNEEDED : IBV_FORK_ENABLED;
+	return mock.copies_on_fork ? VERBS_FORK_UNNEEDED : 1;
 }
 
 void mock_dev_install(void)

@@ -46,6 +46,10 @@
 #include "../slow.h"
 #include "tree.h"
 
+#if !__GLIBC_PREREQ(2, 32)
+#define sigabbrev_np(sig) ((const char *)NULL)
+#endif
+
 #define HANG 124
 #define QUIET_S 20
 #define LOOKS 20	 /* in the shorter one of both times */

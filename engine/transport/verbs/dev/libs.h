@@ -71,8 +71,8 @@
 	X(cm, const char *, rdma_event_str, (enum rdma_cm_event_type event))
 
 /* Functions that older libraries lack: NULL there. */
-#define VERBS_API_NEWER(X) X(ibv, enum ibv_fork_status, ibv_is_fork_initialized, (void))
-#define VERBS_FORK_UNNEEDED IBV_FORK_UNNEEDED
+#define VERBS_API_NEWER(X) X(ibv, int, ibv_is_fork_initialized, (void))
+#define VERBS_FORK_UNNEEDED 2 /* IBV_FORK_UNNEEDED, which older headers lack, too */
 
 struct verbs_api {
 #define X(lib, ret, name, params) ret(*name) params;
