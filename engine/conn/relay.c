@@ -67,14 +67,18 @@ static bool addr_is_elsewhere(const struct in6_addr *addr, uint32_t scope)
 
 /*
  * It is, or it was and has ended: also then what it has sent is relayed, and what was to go over it goes to the
- * next owner.
+ * next owner.  It may be as well when nobody is known to be the owner: the registry of a busy machine forgets for a
+ * moment what a process that was taken for a stopped one has just bound.
  */
 static bool peer_is_owner(const struct rds_conn_id *id)
 {
 	struct rds_conn_id owner = {0};
 
-	return (rds_relay_owner(&id->laddr, id->scope, &owner) && !memcmp(&owner.peer, &id->peer, sizeof(id->peer))) ||
-	       !registry_proc_alive(rds_node_registry, id->peer_slot, &id->peer);
+	if (!registry_proc_alive(rds_node_registry, id->peer_slot, &id->peer))
+		return true;
+	if (rds_transport_node_has(&id->laddr, id->scope))
+		return false;
+	return !rds_relay_owner(&id->laddr, id->scope, &owner) || !memcmp(&owner.peer, &id->peer, sizeof(id->peer));
 }
 
 enum rds_conn_relay rds_relay_of(enum rds_conn_kind kind, const struct rds_conn_id *id)

@@ -668,6 +668,10 @@ START_TEST(test_owner_has_ended)
 	id.peer = *registry_self(rds_node_registry);
 	ck_assert(registry_proc_find(rds_node_registry, &id.peer, &id.peer_slot));
 	ck_assert_int_eq(rds_relay_of(RDS_CONN_PEER, &id), RDS_RELAY_NONE);
+	/* ... of an address that this process does not have, and of which no owner is known now */
+	id.laddr.s6_addr[15]++;
+	ck_assert(!rds_transport_node_has(&id.laddr, id.scope));
+	ck_assert_int_eq(rds_relay_of(RDS_CONN_PEER, &id), RDS_RELAY_OWNER);
 	rds_unlock(&rds_lock_control);
 }
 END_TEST
