@@ -140,6 +140,7 @@ static enum rds_rx_verdict receive_dispatch(struct rds_conn *conn, struct rds_ep
 {
 	struct rds_sock *sk;
 	struct rds_inc *inc;
+	bool relayed;
 
 	if (unlikely(rx->hdr.dport == 0))
 		return conn->relay == RDS_RELAY_MEMBER ? rds_relay_receive(conn, rx) : receive_ping(conn, &rx->hdr);
@@ -158,7 +159,8 @@ static enum rds_rx_verdict receive_dispatch(struct rds_conn *conn, struct rds_ep
 		RDS_STAT_INC_RX(recv_drop_no_sock);
 		return RDS_RX_DONE;
 	}
-	if (unlikely(conn->relay) && rds_relay_had(conn, &rx->hdr)) {
+	relayed = conn->relay || rx->hdr.ext_type == RDS_EXTHDR_RELAYED;
+	if (unlikely(relayed) && rds_relay_had(conn, &rx->hdr)) {
 		RDS_STAT_INC_RX(recv_drop_old_seq);
 		return RDS_RX_DONE;
 	}
@@ -176,7 +178,7 @@ static enum rds_rx_verdict receive_dispatch(struct rds_conn *conn, struct rds_ep
 	}
 	if (unlikely(rx->hdr.ext_type == RDS_EXTHDR_RDMA))
 		rds_conn_client.recv_used_key(sk, rx->hdr.ext_rkey);
-	if (unlikely(conn->relay))
+	if (unlikely(relayed))
 		rds_relay_note(conn, &rx->hdr);
 	receive_stamp(sk, inc);
 	receive_enqueue(sk, inc);

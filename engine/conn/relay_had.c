@@ -70,7 +70,10 @@ static struct relay_host *host_make(const struct rds_conn_id *id)
 	return h;
 }
 
-/* False: the message says nothing of that. */
+/*
+ * False: the message says nothing of that, or comes from a process that is not believed.  It need not be known as the
+ * owner: the registry may not tell just now.
+ */
 static bool number_of(const struct rds_conn *conn, const struct rds_hdr *hdr, uint32_t *gen, uint32_t *number)
 {
 	if (conn->relay == RDS_RELAY_NODE) {
@@ -80,7 +83,8 @@ static bool number_of(const struct rds_conn *conn, const struct rds_hdr *hdr, ui
 	}
 	*gen = hdr->ext_rkey;
 	*number = hdr->ext_offset;
-	return hdr->ext_type == RDS_EXTHDR_RELAYED;
+	return hdr->ext_type == RDS_EXTHDR_RELAYED && conn->id.peer_slot != RDS_SLOT_REMOTE &&
+	       !registry_slot_is_others(conn->id.peer_slot);
 }
 
 static uint64_t *had_word(struct relay_host *h, uint32_t number)
@@ -117,7 +121,7 @@ bool rds_relay_had(const struct rds_conn *conn, const struct rds_hdr *hdr)
 	if (!h || (gen && h->gen && gen != h->gen))
 		return false;
 	if (!(number & 1) &&
-	    (!gen || !h->gen || conn->relay != RDS_RELAY_OWNER || !memcmp(&h->owner, &conn->id.peer, sizeof(h->owner))))
+	    (!gen || !h->gen || conn->relay == RDS_RELAY_NODE || !memcmp(&h->owner, &conn->id.peer, sizeof(h->owner))))
 		return false;
 	return host_had(h, number & ~1u);
 }

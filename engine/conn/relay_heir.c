@@ -167,11 +167,13 @@ static void heir_receive_again(struct rds_conn *conn, const struct rds_trunk_ima
 					  .flags = RDS_FLAG_RETRANSMITTED};
 		rx.data = m->data;
 		heir_ref = img->found[i].ref;
+		conn->seldom->peer_gen = m->number; /* the numbers are of that one */
 		if (rds_conn_receive_again(conn, &rx) >= RDS_RX_LATER)
 			rds_error("out of memory: a message for another process is lost");
 		if (heir_ref) /* it was for this process, or for nobody */
 			rds_trunk_drop(rds_relay_heir_ref());
 	}
+	conn->seldom->peer_gen = img->peer_gen;
 	rx_unlock();
 }
 

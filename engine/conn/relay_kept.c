@@ -134,6 +134,7 @@ bool rds_relay_keep(struct rds_conn *node, const struct rds_conn *from, const st
 		if (*ref)
 			return true;
 		m.seq = rx->hdr.seq;
+		m.number = node->seldom->peer_gen;
 		m.marked = rx->hdr.flags & RDS_FLAG_RETRANSMITTED;
 	} else {
 		m.number = rx->hdr.sock;

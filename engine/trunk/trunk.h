@@ -30,7 +30,7 @@ struct rds_trunk_message {
 	bool marked; /* IN: the other host had sent it before */
 	uint16_t sport, dport;
 	uint32_t len;
-	uint32_t number;	  /* OUT: among those of that process; 0: it has none */
+	uint32_t number;	  /* OUT: among those of that process; 0: it has none.  IN: the host's generation */
 	struct rds_procid member; /* OUT: that process */
 	uint64_t seq;		  /* towards the other host, or its own; OUT: 0: none yet */
 	const void *data;

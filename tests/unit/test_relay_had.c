@@ -59,6 +59,19 @@ START_TEST(test_again)
 }
 END_TEST
 
+/* The registry did not tell that it is the owner.  A process of another host is none. */
+START_TEST(test_unknown_owner)
+{
+	ck_assert(comes(relayed(7, 100, false)));
+	conn.relay = RDS_RELAY_NONE;
+	conn.id.peer.b[0]++;
+	ck_assert(!comes(relayed(7, 100, true)));
+	ck_assert(comes(relayed(7, 101, true)));
+	conn.id.peer_slot = RDS_SLOT_REMOTE;
+	ck_assert(comes(relayed(7, 101, true)));
+}
+END_TEST
+
 /* One owner gives it to us behind newer ones: a port has changed hands. */
 START_TEST(test_waited)
 {
@@ -168,6 +181,7 @@ int main(void)
 	TCase *tc = suite_case(s, "relay_had", setup, NULL);
 
 	tcase_add_test(tc, test_again);
+	tcase_add_test(tc, test_unknown_owner);
 	tcase_add_test(tc, test_waited);
 	tcase_add_test(tc, test_begins_anew);
 	tcase_add_test(tc, test_generations);
