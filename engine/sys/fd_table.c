@@ -9,12 +9,6 @@
 #include <fcntl.h>
 #include <sys/syscall.h>
 
-#ifndef SYS_close_range
-#define SYS_close_range 436
-#endif
-#ifndef SYS_pidfd_getfd
-#define SYS_pidfd_getfd 438
-#endif
 #define UNSHARE 2 /* CLOSE_RANGE_UNSHARE */
 
 /* A sanitizer writes to descriptor 2 by itself, and its output must not be lost. */
