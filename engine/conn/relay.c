@@ -67,8 +67,8 @@ static bool addr_is_elsewhere(const struct in6_addr *addr, uint32_t scope)
 
 /*
  * It is, or it was and has ended: also then what it has sent is relayed, and what was to go over it goes to the
- * next owner.  It may be as well when nobody is known to be the owner: the registry of a busy machine forgets for a
- * moment what a process that was taken for a stopped one has just bound.
+ * next owner.  It may be as well when nobody is known to be the owner: on a busy machine the registry cannot always
+ * tell at once.
  */
 static bool peer_is_owner(const struct rds_conn_id *id)
 {
