@@ -138,6 +138,8 @@ verdict_of()
 		verdict_late=$((verdict_late + 1))
 		verdict_lates+=("$verdict_name")
 		verdict_say_late "$(verdict_why "$verdict_log")"
+		# a program that says what it waits for
+		grep -a -v '^LATE ' "$verdict_log" | tail -n 100 | sed 's/^/     /'
 		;;
 	77)
 		verdict_skipped=$((verdict_skipped + 1))

@@ -84,13 +84,18 @@ unsigned came(void);
 
 void show(void);
 
-/* Until cond is true; whoever ends meanwhile without being asked to is wrong.  What takes long is shown. */
+#define MORE_LOOKS 10 /* of a second each */
+
+/*
+ * Until cond is true; whoever ends meanwhile without being asked to is wrong.  What takes long is shown, and
+ * again every ten seconds or so: what is the same the second time does not get on.
+ */
 #define until(cond, ...)                                                                                               \
 	do {                                                                                                           \
 		for (unsigned looks_ = 0; reap(), !(cond); test_pause(&looks_)) {                                      \
-			if (looks_ != TEST_LOOKS)                                                                      \
+			if (looks_ < TEST_LOOKS || (looks_ - TEST_LOOKS) % MORE_LOOKS)                                 \
 				continue;                                                                              \
-			fprintf(stderr, "still waits: ");                                                              \
+			fprintf(stderr, "%.0f s: still waits: ", seconds());                                           \
 			fprintf(stderr, __VA_ARGS__);                                                                  \
 			fputc('\n', stderr);                                                                           \
 			show();                                                                                        \
