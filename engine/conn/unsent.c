@@ -74,13 +74,19 @@ static unsigned offered_of(const struct rds_conn *conn, bool survives)
 /*
  * To a host as a whole, which was never reached and has refused for a while, or which the network does not reach.
  * Such a message need not be a mistake: the kernel's RDS drops it with its socket, and no program's end waits
- * for it.  No answer at all is something else: one packet was lost, perhaps, and comes again.  tx held.
+ * for it.  No answer at all is something else: one packet was lost, perhaps, and comes again.  Of a member's
+ * connection that is down nothing follows for the host: the owner may have ended, and only who is the owner knows.
+ * tx held.
  */
 static bool node_is_absent(const struct rds_conn *conn)
 {
-	return rds_conn_waits_for_node(conn) && conn->unreachable_since &&
-	       !(atomic_load(&conn->node) & (RDS_NODE_SILENT | RDS_NODE_MET)) &&
-	       os_now_ns() - conn->unreachable_since > rds_patience_ns(RDS_PATIENCE_TCP_EXIT);
+	const uint8_t node = atomic_load(&conn->node);
+
+	if (!rds_conn_waits_for_node(conn) || !conn->unreachable_since || (node & (RDS_NODE_SILENT | RDS_NODE_MET)))
+		return false;
+	if (conn->relay == RDS_RELAY_OWNER && !(node & RDS_NODE_FAILED))
+		return false;
+	return os_now_ns() - conn->unreachable_since > rds_patience_ns(RDS_PATIENCE_TCP_EXIT);
 }
 
 static unsigned unsent_of(const struct rds_conn *conn, bool survives)

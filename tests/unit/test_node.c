@@ -13,6 +13,7 @@
 
 #include "engine/conn/relay.h"
 #include "engine/progress/transports.h"
+#include "engine/sys/patience.h"
 #include "tests/unit/suite.h"
 #include "tests/unit/test_reach_fake.h"
 
@@ -693,6 +694,36 @@ START_TEST(test_closed_or_handed_off)
 }
 END_TEST
 
+/*
+ * At the end of the process: a host that refuses is not waited for.  Who is a member knows that from the owner
+ * only, and not from an owner that has ended.
+ */
+START_TEST(test_who_is_absent)
+{
+	struct rds_conn_id id;
+	struct rds_conn *conn;
+
+	say(5, "a");
+	await(locked(&fake.neps) == 1);
+	id = fake.eps[0]->id;
+	ep_down(fake.eps[0], -ECONNREFUSED, false);
+	ck_assert_uint_eq(rds_conn_unsent(), 1);
+	atomic_fetch_add(&mock_now, 2 * rds_patience_ns(RDS_PATIENCE_TCP_EXIT));
+	ck_assert_uint_eq(rds_conn_unsent(), 0);
+	rds_lock(&rds_lock_control);
+	conn = rds_conn_find(RDS_CONN_PEER, &id);
+	rds_unlock(&rds_lock_control);
+	conn->relay = RDS_RELAY_OWNER;
+	atomic_store(&conn->node, RDS_NODE_TOLD);
+	ck_assert_uint_eq(rds_conn_unsent(), 1);
+	atomic_store(&conn->node, RDS_NODE_TOLD | RDS_NODE_FAILED);
+	ck_assert_uint_eq(rds_conn_unsent(), 0);
+	atomic_store(&conn->node, RDS_NODE_TOLD | RDS_NODE_FAILED | RDS_NODE_MET);
+	ck_assert_uint_eq(rds_conn_unsent(), 1);
+	conn->relay = RDS_RELAY_NODE;
+}
+END_TEST
+
 static unsigned looks;
 
 static bool takes_long(struct rds_transport *t)
@@ -753,6 +784,7 @@ int main(void)
 	tcase_add_test(tc, test_scopes);
 	tcase_add_test(tc, test_owner_has_ended);
 	tcase_add_test(tc, test_closed_or_handed_off);
+	tcase_add_test(tc, test_who_is_absent);
 	tcase_add_test(tc, test_long_rounds);
 	return suite_run(s);
 }
