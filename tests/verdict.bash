@@ -124,6 +124,16 @@ verdict_say_late()
 	echo "LATE $verdict_name $(verdict_took)${verdict_limit:+ (limit $verdict_limit)}${1:+: $1}"
 }
 
+# verdict_show [LINE]: the beginning and the end of the output
+verdict_show()
+{
+	{
+		head -n 100 "$verdict_log"
+		tail -n +101 "$verdict_log" | tail -n 100
+		[ $# = 0 ] || echo "$1"
+	} | sed 's/^/     /'
+}
+
 verdict_of()
 {
 	local last took
@@ -138,8 +148,7 @@ verdict_of()
 		verdict_late=$((verdict_late + 1))
 		verdict_lates+=("$verdict_name")
 		verdict_say_late "$(verdict_why "$verdict_log")"
-		# a program that says what it waits for
-		grep -a -v '^LATE ' "$verdict_log" | tail -n 100 | sed 's/^/     /'
+		verdict_show # what it waits for
 		;;
 	77)
 		verdict_skipped=$((verdict_skipped + 1))
@@ -150,12 +159,7 @@ verdict_of()
 		last=$(grep -a '^watch: ' "$verdict_log" | tail -n 1)
 		[ -n "$last" ] || last=$(tail -n 1 "$verdict_log")
 		echo "WRONG $verdict_name $took: status $1${last:+: $last}"
-		# the beginning and the end of the output
-		{
-			head -n 100 "$verdict_log"
-			tail -n +101 "$verdict_log" | tail -n 100
-			echo "again: $verdict_again $verdict_name"
-		} | sed 's/^/     /'
+		verdict_show "again: $verdict_again $verdict_name"
 		;;
 	esac
 	return "$1"

@@ -38,6 +38,10 @@
 
 #include "../slow.h"
 
+#if !__GLIBC_PREREQ(2, 32)
+#define strerrorname_np(err) strerror(err) /* not for comparison */
+#endif
+
 #ifndef AF_RDS
 #define AF_RDS 21
 #endif

@@ -151,7 +151,7 @@ bool may_go(int place, bool allowed, bool carriers)
 void expect(const struct answer *a, int result, int error)
 {
 	if (a->result != result || a->error != error)
-		failed("%d %s instead of %d %s", a->result, strerrorname_np(a->error), result, strerrorname_np(error));
+		failed("%d %s instead of %d %s", a->result, strerror(a->error), result, strerror(error));
 }
 
 void arrived(int place, int slot, const struct answer *a, bool peek)
@@ -160,7 +160,7 @@ void arrived(int place, int slot, const struct answer *a, bool peek)
 	const char *why;
 
 	if (a->result < 0)
-		failed("%s, where %d messages should be, %u first", strerrorname_np(a->error), model.sock[sock].queued,
+		failed("%s, where %d messages should be, %u first", strerror(a->error), model.sock[sock].queued,
 		       model.sock[sock].queue[0].id);
 	why = model_received(&model, sock, a->id, a->result, a->value, peek);
 	if (why)

@@ -85,6 +85,8 @@ void start(unsigned place)
 		p->heard[i] = 0;
 		p->seen[i] = 0;
 	}
+	for (i = 0; i < PLACES * LIVES; i++)
+		p->next[i / LIVES][i % LIVES] = 0;
 	may_end[place] = false;
 	pids[place] = fork();
 	check(pids[place] >= 0);
@@ -171,6 +173,31 @@ unsigned came(void)
 	return n;
 }
 
+const struct total *to_come(unsigned from, unsigned life, unsigned place)
+{
+	const struct life *l = &all->place[from].lives[life];
+	enum fate fate = atomic_load(&l->fate);
+
+	if ((fate != LIVES_NOW && fate != HAS_LEFT) || l->total[place].life != atomic_load(&all->place[place].life))
+		return NULL;
+	return &l->total[place];
+}
+
+static void show_missing(unsigned place)
+{
+	const struct place *p = &all->place[place];
+	const struct total *t;
+	unsigned i, life, next;
+
+	for (i = 0; i < PLACES; i++)
+		for (life = 1; life < LIVES; life++) {
+			t = to_come(i, life, place);
+			next = atomic_load(&p->next[i][life]);
+			if (t && next < t->n)
+				fprintf(stderr, "; lacks %u to %u of place %u, life %u", next, t->n - 1, i, life);
+		}
+}
+
 /* What hangs. */
 void show(void)
 {
@@ -189,6 +216,7 @@ void show(void)
 				fprintf(stderr, " %u,%d", p->got[k], (int)p->heard[k] - 1);
 		if (p->blocked_on)
 			fprintf(stderr, "; blocks in a send to %u", p->blocked_on - 1);
+		show_missing(i);
 		fputc('\n', stderr);
 	}
 }

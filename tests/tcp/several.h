@@ -48,10 +48,11 @@ struct place {
 	_Atomic unsigned sent_phase, complete_phase;
 	_Atomic unsigned blocked_on; /* a blocking send to this place + 1 */
 	_Atomic unsigned sent[PLACES], got[PLACES];
-	_Atomic uint64_t seen[PLACES];	  /* the last life of it that has sent, above, and its next number */
-	_Atomic unsigned heard[PLACES];	  /* epoch of the last message of it to the life of now */
-	_Atomic unsigned refused[PLACES]; /* sends to a congested port */
-	_Atomic unsigned rows;		  /* of connections to the other host: what rds-info shows */
+	_Atomic uint64_t seen[PLACES];	      /* the last life of it that has sent, above, and its next number */
+	_Atomic unsigned heard[PLACES];	      /* epoch of the last message of it to the life of now */
+	_Atomic unsigned refused[PLACES];     /* sends to a congested port */
+	_Atomic unsigned rows;		      /* of connections to the other host: what rds-info shows */
+	_Atomic unsigned next[PLACES][LIVES]; /* number that this life awaits of each of theirs */
 	struct life lives[LIVES];
 };
 
@@ -81,6 +82,8 @@ bool expects_end(unsigned place, bool killed);
 void reap(void);
 bool all_heard(unsigned epoch);
 unsigned came(void);
+/* What that life has sent to the life of now of another place, and is to come there, if it is known. */
+const struct total *to_come(unsigned from, unsigned life, unsigned place);
 
 void show(void);
 

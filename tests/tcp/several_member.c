@@ -15,23 +15,18 @@
 #define FAR_ADDRESS 20 /* in a row: behind two numbers and the other address */
 #define ROW_TYPE 41
 #define SET_TYPE 0x89e0 /* SIOCRDSSETTOS */
-#define MORE 4	       /* messages, behind the trouble */
-#define AHEAD 8	       /* messages, of the receiver */
-#define ANYWAY 0.05    /* s, after the last one */
+#define MORE 4		/* messages, behind the trouble */
+#define AHEAD 8		/* messages, of the receiver */
+#define ANYWAY 0.05	/* s, after the last one */
 
 struct stamp {
 	uint32_t n, epoch;
 };
 #define STAMPED sizeof(struct stamp)
 
-struct stream {
-	unsigned next;
-};
-
 static unsigned me, my_life;
 static int fd;
 static struct place *mine;
-static struct stream streams[PLACES][LIVES];		      /* to us */
 static unsigned to_life[PLACES], sent[PLACES], quota[PLACES]; /* by us, to that life */
 static struct stamp last_to[PLACES];
 static double sent_at[PLACES];
@@ -210,15 +205,16 @@ static void *sender(void *arg)
 static void judge(unsigned from, unsigned life, const unsigned char *got, size_t len)
 {
 	static unsigned char want[LONGEST];
-	struct stream *s = &streams[from][life];
-	struct stamp stamp = {.n = s->next};
+	_Atomic unsigned *own = &mine->next[from][life];
+	const unsigned next = atomic_load(own);
+	struct stamp stamp = {.n = next};
 	uint64_t key;
 
 	if (len >= STAMPED)
 		memcpy(&stamp, got, sizeof(stamp));
-	if (stamp.n != s->next)
-		fail("to %u of place %u, life %u: number %u came, %u was next: %s", me, from, life, stamp.n, s->next,
-		     stamp.n >= s->next ? "lost or reordered" : "doubled or reordered");
+	if (stamp.n != next)
+		fail("to %u of place %u, life %u: number %u came, %u was next: %s", me, from, life, stamp.n, next,
+		     stamp.n >= next ? "lost or reordered" : "doubled or reordered");
 	key = key_of(from, life, me, my_life, stamp.n);
 	if (len != len_of(key))
 		fail("to %u of place %u, life %u: number %u has %zu bytes instead of %zu", me, from, life, stamp.n, len,
@@ -226,9 +222,9 @@ static void judge(unsigned from, unsigned life, const unsigned char *got, size_t
 	fill(want, key, len, &stamp);
 	if (memcmp(got, want, len) != 0)
 		fail("to %u of place %u, life %u: number %u is damaged (%zu bytes)", me, from, life, stamp.n, len);
-	s->next = stamp.n + 1;
+	atomic_store(own, next + 1);
 	atomic_fetch_add(&mine->got[from], 1);
-	atomic_store(&mine->seen[from], (uint64_t)life << 32 | s->next);
+	atomic_store(&mine->seen[from], (uint64_t)life << 32 | (next + 1));
 	if (len >= STAMPED)
 		atomic_store(&mine->heard[from], stamp.epoch + 1);
 }
@@ -257,19 +253,16 @@ static bool receive_one(void)
 /* Is all here that the other host has sent in this phase? */
 static bool has_all(enum phase phase)
 {
+	const struct total *t;
 	unsigned i, place, life;
-	const struct place *p;
-	enum fate fate;
 
 	for (i = 0; i < all->per_host; i++) {
 		place = far_first() + i;
-		p = &all->place[place];
-		if (atomic_load(&p->sent_phase) < phase)
+		if (atomic_load(&all->place[place].sent_phase) < phase)
 			return false;
 		for (life = 1; life < LIVES; life++) {
-			fate = atomic_load(&p->lives[life].fate);
-			if ((fate == LIVES_NOW || fate == HAS_LEFT) && p->lives[life].total[me].life == my_life &&
-			    streams[place][life].next != p->lives[life].total[me].n)
+			t = to_come(place, life, me);
+			if (t && atomic_load(&mine->next[place][life]) != t->n)
 				return false;
 		}
 	}
