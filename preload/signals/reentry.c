@@ -18,9 +18,9 @@
  * never comes to step_after(). The next handler that interrupts a call frees what it has left
  * behind: the old signal frame lies among the frames of that handler.
  *
- * Only the unwinder can find the signal frame: it is the oldest one that is younger than the call.
- * libgcc's unwinder is a part of the library where there is an archive of it. Else it is loaded with the
- * first RDS socket, because a handler cannot load it; that costs each process 16 KiB.
+ * What is taken for the interrupted call may be another handler, where search.c cannot tell: that one goes on,
+ * as the call would, until it makes a call, which waits for the interrupted one in its turn.  So there may be
+ * several that wait.
  *
  * Not done: on processors other than x86-64 and AArch64, and with libcs other than glibc; under
  * AddressSanitizer, which has marked the handler's frames, and under ThreadSanitizer; with shadow
@@ -30,6 +30,7 @@
 
 #include "engine/sys/os.h"
 #include "preload/signals/frame.h"
+#include "preload/signals/search.h"
 
 __thread struct reentry_state reentry_state;
 
@@ -108,16 +109,14 @@ static void sleep_init(void)
 #include <dlfcn.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unwind.h>
 
 #define SCRATCH 32768u
 /* From the frame where a call begins to the one where it leaves: a few frames of preload/. */
 #define LEAVE_MAX 65536u
 /*
- * Of stack: what a call may take; what the kernel takes below an interrupted function, with the
- * registers of the largest processors.
+ * Of stack: what the kernel takes below an interrupted function, with the registers of the largest
+ * processors.
  */
-#define CALL_MAX (8u << 20)
 #define FRAME_MAX (64u << 10)
 
 struct piece {
@@ -145,40 +144,12 @@ struct reentry {
 	char stack[SCRATCH] __attribute__((aligned(64)));
 };
 
-static struct {
-	__typeof__(_Unwind_Backtrace) *backtrace;
-	__typeof__(_Unwind_GetCFA) *cfa;
-	__typeof__(_Unwind_GetIPInfo) *ip;
-} unwind;
-
 static _Atomic(struct reentry *) reentry_spare;
 
 static void reentry_thread_end(void *arg);
 static pthread_key_t thread_key;
 /* Also puts a child in order that no fork handler has seen. */
 static bool (*process_is_ours)(void);
-
-#ifdef HAVE_GCC_EH
-static void unwind_init(void)
-{
-	unwind.cfa = _Unwind_GetCFA;
-	unwind.ip = _Unwind_GetIPInfo;
-	unwind.backtrace = _Unwind_Backtrace;
-}
-#else
-static void unwind_init(void)
-{
-	void *lib = dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL);
-
-	(void)dlerror(); /* a missing library is not the program's business */
-	if (!lib)
-		return;
-	unwind.cfa = (__typeof__(unwind.cfa))dlsym(lib, "_Unwind_GetCFA");
-	unwind.ip = (__typeof__(unwind.ip))dlsym(lib, "_Unwind_GetIPInfo");
-	if (unwind.cfa && unwind.ip)
-		unwind.backtrace = (__typeof__(unwind.backtrace))dlsym(lib, "_Unwind_Backtrace");
-}
-#endif
 
 void reentry_init(bool (*is_ours)(void))
 {
@@ -189,65 +160,14 @@ void reentry_init(bool (*is_ours)(void))
 	if (stack_is_shadowed())
 		return;
 	if (pthread_key_create(&thread_key, reentry_thread_end) == 0)
-		unwind_init();
+		reentry_search_init();
 }
 
 /* ---- the signal frame ---- */
 
-struct search {
-	char *sp; /* of the function before */
-	/*
-	 * ... and of the youngest function on the same stack. NULL: that is the stack of the
-	 * search.
-	 */
-	char *run;
-	ucontext_t *frame; /* the last one found */
-	char *frame_run;
-};
-
-/* Has the signal interrupted the call? */
-static bool frame_in_call(const ucontext_t *frame)
-{
-	return context_stack(frame) <= reentry_state.top &&
-	       (size_t)(reentry_state.top - context_stack(frame)) < CALL_MAX;
-}
-
-/*
- * The unwinder starts from the youngest function. Before the interrupted function it shows the one
- * that the handler returns to, whose stack pointer tells where the context lies. Beyond the call
- * there may be another signal frame: the call may be a handler's.
- */
-static _Unwind_Reason_Code frame_search_step(struct _Unwind_Context *c, void *arg)
-{
-	struct search *s = arg;
-	char *sp = (char *)unwind.cfa(c);
-	int interrupted = 0;
-
-	unwind.ip(c, &interrupted);
-	if (interrupted && frame_in_call(frame_at(s->sp))) {
-		s->frame = frame_at(s->sp);
-		s->frame_run = s->run;
-	}
-	if (s->frame && sp >= reentry_state.top)
-		return _URC_END_OF_STACK;
-	if (s->sp && (sp < s->sp || (size_t)(sp - s->sp) > CALL_MAX))
-		s->run = sp;
-	s->sp = sp;
-	return _URC_NO_REASON;
-}
-
 static bool frame_on_call_stack(const ucontext_t *frame)
 {
 	return (char *)frame < context_stack(frame) && (size_t)(context_stack(frame) - (char *)frame) < FRAME_MAX;
-}
-
-static bool frame_find(struct search *s)
-{
-	*s = (struct search){0};
-	if (!unwind.backtrace)
-		return false;
-	unwind.backtrace(frame_search_step, s);
-	return s->frame;
 }
 
 /* ---- how the signal was to be handled ---- */
@@ -394,7 +314,10 @@ static void step_back(unsigned low, unsigned high)
 	struct reentry *r = reentry_from_halves(low, high);
 
 	r->calls = (struct piece){.copy = r->calls_copy, .room = sizeof(r->calls_copy)};
-	if (r->shared && !piece_reserve(&r->calls, context_stack(&r->call), r->end))
+	if (r->shared &&
+	    reentry_stack_has(&r->signals, context_stack(&r->call)) ==
+		    reentry_stack_has(&r->signals, (char *)r->frame) &&
+	    !piece_reserve(&r->calls, context_stack(&r->call), r->end))
 		__builtin_trap(); /* a function of preload/ with a frame of 64 KiB */
 	piece_save(&r->calls);
 	piece_restore(&r->handlers);
@@ -410,13 +333,6 @@ static void step_back(unsigned low, unsigned high)
 
 /* ---- the three steps ---- */
 
-static bool reentry_on_signal_stack(const struct reentry *r)
-{
-	const char *low = r->signals.ss_sp, *at = (const char *)r->frame;
-
-	return at >= low && at < low + r->signals.ss_size;
-}
-
 /*
  * True: the handler of `old` is over and has not come back. Its frame lies among those of the
  * handler that runs now.
@@ -425,8 +341,8 @@ static bool reentry_is_over(const struct reentry *old, const struct reentry *r, 
 {
 	const char *frame = (const char *)old->frame, *low = r->shared ? here - CALL_MAX : here;
 
-	return reentry_on_signal_stack(old) == reentry_on_signal_stack(r) && frame >= low &&
-	       frame < (const char *)r->frame + sizeof(*r->frame);
+	return reentry_stack_has(&old->signals, frame) == reentry_stack_has(&r->signals, (const char *)r->frame) &&
+	       frame >= low && frame < (const char *)r->frame + sizeof(*r->frame);
 }
 
 /* One is kept for reuse: the cost of its pages is most of its cost. */
@@ -470,7 +386,7 @@ static void reentry_thread_end(void *arg)
 	signal_mask_swap(&mask, NULL);
 }
 
-static struct reentry *reentry_new(const struct search *s)
+static struct reentry *reentry_new(const struct reentry_search *s)
 {
 	struct reentry *r = atomic_exchange(&reentry_spare, NULL);
 
@@ -485,36 +401,39 @@ static struct reentry *reentry_new(const struct search *s)
 	memcpy(&r->before, &s->frame->uc_sigmask, OS_KERNEL_SIGSET);
 	r->blocked = signal_all_but_faults();
 	r->shared = frame_on_call_stack(s->frame);
-	r->low = s->frame_run ? s->frame_run - RED_ZONE : NULL;
+	r->low = s->run ? s->run - RED_ZONE : NULL;
 	return r;
 }
 
 /* Signals are blocked here: the effect of another handler on the call would not be noticed. */
 static void reentry_start(const uint64_t *mask)
 {
-	struct search s;
+	struct reentry_search s;
 	struct reentry *r;
 
 	/*
 	 * A child that shares our memory, or has a copy of it that no fork handler has seen, has no
 	 * call to finish.
 	 */
-	if (!process_is_ours() || !reentry_state.depth || reentry_state.waiting_handler || !frame_find(&s))
+	if (!process_is_ours() || !reentry_state.depth || !reentry_search(&s, reentry_state.top))
 		return;
 	r = reentry_new(&s);
 	if (!r)
 		return;
 	r->mask = *mask;
 	r->blocked |= r->before | r->mask;
+	signal_mask_swap(&r->blocked, NULL);
+	signal_mask_swap(&r->blocked, &r->blocked); /* some cannot be */
 	sigaltstack(NULL, &r->signals);
 	r->signals.ss_flags &= ~SS_ONSTACK;
 	reentry_free_over(r, __builtin_frame_address(0));
+	r->next = reentry_state.waiting_handler;
 	reentry_state.waiting_handler = r;
 	reentry_state.cut = false;
 	reentry_on_scratch(r, &r->handler, step_forward);
 	if (!r->failed)
 		return;
-	reentry_state.waiting_handler = NULL;
+	reentry_state.waiting_handler = r->next;
 	reentry_free(r);
 }
 
@@ -529,17 +448,19 @@ void reentry_call_finish(void)
 	errno = saved;
 }
 
-/*
- * All of the call but this function is over. If the handler does not come back, this is over, too.
- */
-bool reentry_handler_resume(void)
+/* The last one that has begun to wait goes on.  True: the call is to be made again. */
+static bool reentry_resume_one(void)
 {
 	struct reentry *r = reentry_state.waiting_handler, **p;
 	bool again = reentry_state.cut && signal_restarts(r->before, r->mask);
-	uint64_t before = r->before;
+	uint64_t before;
 	int saved = errno;
 
-	reentry_state.waiting_handler = NULL;
+	/* if it had interrupted a handler, that one may have returned since, and has set the mask */
+	signal_mask_swap(&r->blocked, &before);
+	if (before == r->blocked)
+		before = r->before;
+	reentry_state.waiting_handler = r->next;
 	/* Not before: this may allocate, and the call may have been in malloc(). */
 	pthread_setspecific(thread_key, &reentry_state);
 	r->next = reentry_state.late_handlers;
@@ -552,6 +473,19 @@ bool reentry_handler_resume(void)
 	/* Last: a handler may come at once, and may never come back. */
 	signal_mask_swap(&before, NULL);
 	errno = saved;
+	return again;
+}
+
+/*
+ * All of the call but this function is over. If a handler does not come back, this is over, too.  Those that
+ * wait below the first one may have gone on meanwhile, at the end of a call of its own.
+ */
+bool reentry_handler_resume(void)
+{
+	bool again = reentry_resume_one();
+
+	while (unlikely(reentry_state.waiting_handler))
+		again &= reentry_resume_one();
 	return again;
 }
 

@@ -34,7 +34,7 @@ struct reentry_state {
 	/* outside of calls the thread may be cancelled anywhere (cancel_type.c) */
 	bool async;
 	char *top;			 /* the call's stack top: no frame of the call lies above */
-	struct reentry *waiting_handler; /* the handler that waits for the end of this call */
+	struct reentry *waiting_handler; /* the handlers that wait for the end of this call, the last one first */
 	/* handlers that have gone on after the end of their interrupted calls */
 	struct reentry *late_handlers;
 };

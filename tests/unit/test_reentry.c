@@ -104,6 +104,36 @@ static void interrupted_handler(int sig)
 	happens('h');
 }
 
+/* Calls it, and the unwinder does not see who has called. */
+void beyond_unwinding(void (*fn)(void));
+#if defined(__x86_64__)
+__asm__(".text\nbeyond_unwinding:\n\tsubq $8, %rsp\n\tcall *%rdi\n\taddq $8, %rsp\n\tret\n");
+#elif defined(__aarch64__)
+__asm__(".text\nbeyond_unwinding:\n\tstr x30, [sp, #-16]!\n\tblr x0\n\tldr x30, [sp], #16\n\tret\n");
+#endif
+
+static void interrupt(void)
+{
+	raise(SIGUSR1);
+}
+
+static bool calls_too;
+
+/* The same, where nobody can see what it has interrupted itself. */
+static void interrupted_unseen(int sig)
+{
+	volatile unsigned char locals[LOCALS];
+
+	(void)sig;
+	fill(locals, 77);
+	beyond_unwinding(interrupt);
+	is_filled(locals, 77);
+	if (calls_too)
+		call(0, 5000, false);
+	is_filled(locals, 77);
+	happens('u');
+}
+
 static void setup(void)
 {
 	close(mock_bound(1000)); /* the first socket makes ready */
@@ -161,6 +191,24 @@ START_TEST(test_handlers_too)
 	ck_assert(!call(SIGUSR2, depths[_i % DEPTHS], false));
 	ck_assert_str_eq(events, "ccchh");
 	no_signal_is_held();
+}
+END_TEST
+
+/* A handler whose call waits was taken for the call's own; that one's handler may wait, too. */
+START_TEST(test_unseen)
+{
+	struct sigaction sa = {.sa_handler = interrupted_unseen,
+			       .sa_flags = _i % (2 * DEPTHS) < DEPTHS ? 0 : SA_ONSTACK};
+
+	calls_too = _i >= 2 * DEPTHS;
+	handle(SIGUSR1, sa.sa_flags);
+	ck_assert_int_eq(sigaction(SIGUSR2, &sa, NULL), 0);
+	for (unsigned i = 0; i < 3; i++) {
+		memset(events, 0, sizeof(events));
+		ck_assert(!call(SIGUSR2, depths[_i % DEPTHS], false));
+		ck_assert_str_eq(events, calls_too ? "ccchu" : "ucch");
+		no_signal_is_held();
+	}
 }
 END_TEST
 
@@ -224,6 +272,7 @@ static int run(void)
 
 	tcase_add_loop_test(t, test_deep, 0, 2 * DEPTHS);
 	tcase_add_loop_test(t, test_handlers_too, 0, 2 * DEPTHS);
+	tcase_add_loop_test(t, test_unseen, 0, 4 * DEPTHS);
 	tcase_add_loop_test(t, test_jump, 0, 2 * DEPTHS);
 	tcase_add_loop_test(t, test_sleep, 0, 2);
 	tcase_add_loop_test(t, test_sleep_of_two, 0, 4);
