@@ -57,9 +57,15 @@ static void own_network(void)
 
 static size_t heap(void)
 {
+#if __GLIBC_PREREQ(2, 33)
 	struct mallinfo2 m = mallinfo2();
 
 	return m.uordblks + m.hblkhd;
+#else
+	struct mallinfo m = mallinfo();
+
+	return (unsigned)m.uordblks + (size_t)(unsigned)m.hblkhd;
+#endif
 }
 
 static unsigned maps(void)

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "engine/sys/os.h"
+#include "preload/libc/preload.h"
 #include "test_preload_mock.h"
 #include "tests/unit/suite.h"
 
