@@ -84,7 +84,7 @@ static bool node_is_absent(const struct rds_conn *conn)
 
 	if (!rds_conn_waits_for_node(conn) || !conn->unreachable_since || (node & (RDS_NODE_SILENT | RDS_NODE_MET)))
 		return false;
-	if (conn->relay == RDS_RELAY_OWNER && !(node & RDS_NODE_FAILED))
+	if (conn->relay == RDS_RELAY_OWNER && (!(node & RDS_NODE_FAILED) || atomic_load(&conn->state) != RDS_CONN_UP))
 		return false;
 	return os_now_ns() - conn->unreachable_since > rds_patience_ns(RDS_PATIENCE_TCP_EXIT);
 }

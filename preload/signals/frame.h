@@ -44,6 +44,20 @@ static inline void frame_lead_to(ucontext_t *c, uintptr_t function, uintptr_t ar
 	regs[REG_EFL] &= ~(greg_t)DIRECTION;
 }
 
+/* Code without unwind information does not say where its caller is. */
+static inline bool frame_caller(const ucontext_t *c, uintptr_t *pc, uintptr_t *caller)
+{
+	(void)c;
+	(void)pc;
+	(void)caller;
+	return false;
+}
+
+static inline void frame_set_pc(ucontext_t *c, uintptr_t pc)
+{
+	c->uc_mcontext.gregs[REG_RIP] = (greg_t)pc;
+}
+
 static inline _Noreturn void frame_return(const ucontext_t *frame)
 {
 	__asm__ volatile("movq %0, %%rsp\n\tmovl %1, %%eax\n\tsyscall" ::"r"(frame), "i"(SYS_rt_sigreturn) : "memory");
@@ -80,6 +94,19 @@ static inline void frame_lead_to(ucontext_t *c, uintptr_t function, uintptr_t ar
 	c->uc_mcontext.regs[0] = argument;
 	c->uc_mcontext.sp = (uintptr_t)stack_end;
 	c->uc_mcontext.pstate &= ~(unsigned long long)BRANCH_TYPE;
+}
+
+/* Where the interrupted code is, and where its caller is if it has made no frame. */
+static inline bool frame_caller(const ucontext_t *c, uintptr_t *pc, uintptr_t *caller)
+{
+	*pc = c->uc_mcontext.pc;
+	*caller = c->uc_mcontext.regs[30];
+	return *pc != *caller;
+}
+
+static inline void frame_set_pc(ucontext_t *c, uintptr_t pc)
+{
+	c->uc_mcontext.pc = pc;
 }
 
 static inline _Noreturn void frame_return(const ucontext_t *frame)

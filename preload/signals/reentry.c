@@ -18,10 +18,6 @@
  * never comes to step_after(). The next handler that interrupts a call frees what it has left
  * behind: the old signal frame lies among the frames of that handler.
  *
- * What is taken for the interrupted call may be another handler, where search.c cannot tell: that one goes on,
- * as the call would, until it makes a call, which waits for the interrupted one in its turn.  So there may be
- * several that wait.
- *
  * Not done: on processors other than x86-64 and AArch64, and with libcs other than glibc; under
  * AddressSanitizer, which has marked the handler's frames, and under ThreadSanitizer; with shadow
  * stacks, which let no function return twice.
@@ -314,10 +310,7 @@ static void step_back(unsigned low, unsigned high)
 	struct reentry *r = reentry_from_halves(low, high);
 
 	r->calls = (struct piece){.copy = r->calls_copy, .room = sizeof(r->calls_copy)};
-	if (r->shared &&
-	    reentry_stack_has(&r->signals, context_stack(&r->call)) ==
-		    reentry_stack_has(&r->signals, (char *)r->frame) &&
-	    !piece_reserve(&r->calls, context_stack(&r->call), r->end))
+	if (r->shared && !piece_reserve(&r->calls, context_stack(&r->call), r->end))
 		__builtin_trap(); /* a function of preload/ with a frame of 64 KiB */
 	piece_save(&r->calls);
 	piece_restore(&r->handlers);
@@ -333,6 +326,13 @@ static void step_back(unsigned low, unsigned high)
 
 /* ---- the three steps ---- */
 
+static bool reentry_on_signal_stack(const struct reentry *r)
+{
+	const char *low = r->signals.ss_sp, *at = (const char *)r->frame;
+
+	return at >= low && at < low + r->signals.ss_size;
+}
+
 /*
  * True: the handler of `old` is over and has not come back. Its frame lies among those of the
  * handler that runs now.
@@ -341,8 +341,8 @@ static bool reentry_is_over(const struct reentry *old, const struct reentry *r, 
 {
 	const char *frame = (const char *)old->frame, *low = r->shared ? here - CALL_MAX : here;
 
-	return reentry_stack_has(&old->signals, frame) == reentry_stack_has(&r->signals, (const char *)r->frame) &&
-	       frame >= low && frame < (const char *)r->frame + sizeof(*r->frame);
+	return reentry_on_signal_stack(old) == reentry_on_signal_stack(r) && frame >= low &&
+	       frame < (const char *)r->frame + sizeof(*r->frame);
 }
 
 /* One is kept for reuse: the cost of its pages is most of its cost. */
@@ -415,25 +415,23 @@ static void reentry_start(const uint64_t *mask)
 	 * A child that shares our memory, or has a copy of it that no fork handler has seen, has no
 	 * call to finish.
 	 */
-	if (!process_is_ours() || !reentry_state.depth || !reentry_search(&s, reentry_state.top))
+	if (!process_is_ours() || !reentry_state.depth || reentry_state.waiting_handler ||
+	    !reentry_search(&s, reentry_state.top))
 		return;
 	r = reentry_new(&s);
 	if (!r)
 		return;
 	r->mask = *mask;
 	r->blocked |= r->before | r->mask;
-	signal_mask_swap(&r->blocked, NULL);
-	signal_mask_swap(&r->blocked, &r->blocked); /* some cannot be */
 	sigaltstack(NULL, &r->signals);
 	r->signals.ss_flags &= ~SS_ONSTACK;
 	reentry_free_over(r, __builtin_frame_address(0));
-	r->next = reentry_state.waiting_handler;
 	reentry_state.waiting_handler = r;
 	reentry_state.cut = false;
 	reentry_on_scratch(r, &r->handler, step_forward);
 	if (!r->failed)
 		return;
-	reentry_state.waiting_handler = r->next;
+	reentry_state.waiting_handler = NULL;
 	reentry_free(r);
 }
 
@@ -448,19 +446,17 @@ void reentry_call_finish(void)
 	errno = saved;
 }
 
-/* The last one that has begun to wait goes on.  True: the call is to be made again. */
-static bool reentry_resume_one(void)
+/*
+ * All of the call but this function is over. If the handler does not come back, this is over, too.
+ */
+bool reentry_handler_resume(void)
 {
 	struct reentry *r = reentry_state.waiting_handler, **p;
 	bool again = reentry_state.cut && signal_restarts(r->before, r->mask);
-	uint64_t before;
+	uint64_t before = r->before;
 	int saved = errno;
 
-	/* if it had interrupted a handler, that one may have returned since, and has set the mask */
-	signal_mask_swap(&r->blocked, &before);
-	if (before == r->blocked)
-		before = r->before;
-	reentry_state.waiting_handler = r->next;
+	reentry_state.waiting_handler = NULL;
 	/* Not before: this may allocate, and the call may have been in malloc(). */
 	pthread_setspecific(thread_key, &reentry_state);
 	r->next = reentry_state.late_handlers;
@@ -473,19 +469,6 @@ static bool reentry_resume_one(void)
 	/* Last: a handler may come at once, and may never come back. */
 	signal_mask_swap(&before, NULL);
 	errno = saved;
-	return again;
-}
-
-/*
- * All of the call but this function is over. If a handler does not come back, this is over, too.  Those that
- * wait below the first one may have gone on meanwhile, at the end of a call of its own.
- */
-bool reentry_handler_resume(void)
-{
-	bool again = reentry_resume_one();
-
-	while (unlikely(reentry_state.waiting_handler))
-		again &= reentry_resume_one();
 	return again;
 }
 

@@ -29,12 +29,12 @@
 struct reentry;
 
 struct reentry_state {
-	unsigned depth;	      /* 0: outside, or asleep */
-	bool cut;	      /* a sleep was left out, because a handler waits */
+	unsigned depth; /* 0: outside, or asleep */
+	bool cut;	/* a sleep was left out, because a handler waits */
 	/* outside of calls the thread may be cancelled anywhere (cancel_type.c) */
 	bool async;
 	char *top;			 /* the call's stack top: no frame of the call lies above */
-	struct reentry *waiting_handler; /* the handlers that wait for the end of this call, the last one first */
+	struct reentry *waiting_handler; /* the handler that waits for the end of this call */
 	/* handlers that have gone on after the end of their interrupted calls */
 	struct reentry *late_handlers;
 };

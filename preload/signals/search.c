@@ -2,9 +2,7 @@
 /*
  * search.c - finds the signal frame of a handler that has interrupted a call.
  *
- * Only the unwinder can: it is the oldest one that is younger than the call.  The unwinder does not see past
- * code that has no unwind information, such as that through which AArch64 calls functions of other libraries.
- * If a handler was interrupted there before it has made a call, that handler's place is all that is found.
+ * Only the unwinder can: it is the oldest one that is younger than the call.
  *
  * libgcc's unwinder is a part of the library where there is an archive of it. Else it is loaded with the
  * first RDS socket, because a handler cannot load it; that costs each process 16 KiB.
@@ -15,6 +13,8 @@
 
 #include <dlfcn.h>
 #include <unwind.h>
+
+#define NESTED 8 /* handlers that are interrupted in such a place */
 
 static struct {
 	__typeof__(_Unwind_Backtrace) *backtrace;
@@ -54,10 +54,8 @@ struct frame_search {
 	char *run;
 	ucontext_t *frame; /* the last one found */
 	char *frame_run;
-	/* the last one of all; it counts if the search does not come as far as the call, from a stack of its own */
-	ucontext_t *last;
-	char *last_run;
-	bool came;
+	ucontext_t *last; /* of all */
+	bool came;	  /* as far as the call */
 };
 
 /* Has the signal interrupted the call? */
@@ -78,10 +76,8 @@ static _Unwind_Reason_Code frame_search_step(struct _Unwind_Context *c, void *ar
 	int interrupted = 0;
 
 	unwind.ip(c, &interrupted);
-	if (interrupted) {
+	if (interrupted)
 		s->last = frame_at(s->sp);
-		s->last_run = s->run;
-	}
 	if (interrupted && frame_in_call(s->last, s->top)) {
 		s->frame = s->last;
 		s->frame_run = s->run;
@@ -95,30 +91,37 @@ static _Unwind_Reason_Code frame_search_step(struct _Unwind_Context *c, void *ar
 	return _URC_NO_REASON;
 }
 
-bool reentry_stack_has(const stack_t *stack, const char *at)
-{
-	return at >= (char *)stack->ss_sp && at < (char *)stack->ss_sp + stack->ss_size;
-}
-
-static bool frame_is_of_other_stack(const ucontext_t *frame, const char *top)
-{
-	stack_t signals;
-
-	sigaltstack(NULL, &signals);
-	return reentry_stack_has(&signals, context_stack(frame)) && !reentry_stack_has(&signals, top);
-}
-
+/*
+ * The unwinder stops at code that has no unwind information.  Of a function that has made no frame, such as what
+ * AArch64 calls functions of other libraries through (the PLT), the caller is known all the same: the search begins
+ * anew as if the signal had interrupted that one.  Any code is either of that kind, or it has made a call, and
+ * what it knows of a caller leads to itself: there the search ends for good.
+ */
 bool reentry_search(struct reentry_search *found, const char *top)
 {
-	struct frame_search s = {.top = top};
+	struct frame_search s;
+	struct {
+		ucontext_t *frame;
+		uintptr_t pc;
+	} moved[NESTED];
+	uintptr_t caller;
+	unsigned n = 0;
 
 	if (!unwind.backtrace)
 		return false;
-	unwind.backtrace(frame_search_step, &s);
+	for (;;) {
+		s = (struct frame_search){.top = top};
+		unwind.backtrace(frame_search_step, &s);
+		if (!s.last || s.came || n == NESTED || (n && moved[n - 1].frame == s.last) ||
+		    !frame_caller(s.last, &moved[n].pc, &caller))
+			break;
+		moved[n++].frame = s.last;
+		frame_set_pc(s.last, caller);
+	}
+	while (n--)
+		frame_set_pc(moved[n].frame, moved[n].pc);
 	*found = (struct reentry_search){.frame = s.frame, .run = s.frame_run};
-	if (!s.frame && !s.came && s.last && frame_is_of_other_stack(s.last, top))
-		*found = (struct reentry_search){.frame = s.last, .run = s.last_run};
-	return found->frame;
+	return s.frame;
 }
 
 #endif

@@ -26,7 +26,6 @@ struct reentry_search {
 void reentry_search_init(void);
 /* From a handler: which frame has interrupted the call whose stack ends at top?  False: none, or it cannot be found. */
 bool reentry_search(struct reentry_search *found, const char *top);
-bool reentry_stack_has(const stack_t *stack, const char *at);
 
 #endif
 #endif

@@ -717,10 +717,13 @@ START_TEST(test_who_is_absent)
 	atomic_store(&conn->node, RDS_NODE_TOLD);
 	ck_assert_uint_eq(rds_conn_unsent(), 1);
 	atomic_store(&conn->node, RDS_NODE_TOLD | RDS_NODE_FAILED);
+	ck_assert_uint_eq(rds_conn_unsent(), 1);
+	atomic_store(&conn->state, RDS_CONN_UP);
 	ck_assert_uint_eq(rds_conn_unsent(), 0);
 	atomic_store(&conn->node, RDS_NODE_TOLD | RDS_NODE_FAILED | RDS_NODE_MET);
 	ck_assert_uint_eq(rds_conn_unsent(), 1);
 	conn->relay = RDS_RELAY_NODE;
+	atomic_store(&conn->state, RDS_CONN_CONNECTING);
 }
 END_TEST
 
