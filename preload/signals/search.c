@@ -55,7 +55,7 @@ struct frame_search {
 	ucontext_t *frame; /* the last one found */
 	char *frame_run;
 	ucontext_t *last; /* of all */
-	bool came;	  /* as far as the call */
+	bool came;	  /* as far as the call: else the unwinder has stopped */
 };
 
 /* Has the signal interrupted the call? */
@@ -82,9 +82,10 @@ static _Unwind_Reason_Code frame_search_step(struct _Unwind_Context *c, void *ar
 		s->frame = s->last;
 		s->frame_run = s->run;
 	}
-	s->came |= sp == s->top;
-	if (s->came || (s->frame && sp >= s->top))
+	if (sp == s->top || (s->frame && sp >= s->top)) {
+		s->came = true;
 		return _URC_END_OF_STACK;
+	}
 	if (s->sp && (sp < s->sp || (size_t)(sp - s->sp) > CALL_MAX))
 		s->run = sp;
 	s->sp = sp;
@@ -94,8 +95,8 @@ static _Unwind_Reason_Code frame_search_step(struct _Unwind_Context *c, void *ar
 /*
  * The unwinder stops at code that has no unwind information.  Of a function that has made no frame, such as what
  * AArch64 calls functions of other libraries through (the PLT), the caller is known all the same: the search begins
- * anew as if the signal had interrupted that one.  Any code is either of that kind, or it has made a call, and
- * what it knows of a caller leads to itself: there the search ends for good.
+ * anew as if the signal had interrupted that one.  Other code of that kind has made a call, and the register leads
+ * back to itself: there the search ends for good.
  */
 bool reentry_search(struct reentry_search *found, const char *top)
 {
