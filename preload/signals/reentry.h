@@ -29,8 +29,8 @@
 struct reentry;
 
 struct reentry_state {
-	unsigned depth; /* 0: outside, or asleep */
-	bool cut;	/* a sleep was left out, because a handler waits */
+	unsigned depth;	      /* 0: outside, or asleep */
+	bool cut;	      /* a sleep was left out, because a handler waits */
 	/* outside of calls the thread may be cancelled anywhere (cancel_type.c) */
 	bool async;
 	char *top;			 /* the call's stack top: no frame of the call lies above */

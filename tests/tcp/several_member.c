@@ -15,9 +15,9 @@
 #define FAR_ADDRESS 20 /* in a row: behind two numbers and the other address */
 #define ROW_TYPE 41
 #define SET_TYPE 0x89e0 /* SIOCRDSSETTOS */
-#define MORE 4		/* messages, behind the trouble */
-#define AHEAD 8		/* messages, of the receiver */
-#define ANYWAY 0.05	/* s, after the last one */
+#define MORE 4	       /* messages, behind the trouble */
+#define AHEAD 8	       /* messages, of the receiver */
+#define ANYWAY 0.05    /* s, after the last one */
 
 struct stamp {
 	uint32_t n, epoch;
