@@ -18,6 +18,7 @@
 
 static _Atomic uint64_t kill_rng;
 static uint64_t kill_one_in;
+static _Atomic bool kill_under_way;
 
 static uint64_t kill_draw(void)
 {
@@ -41,10 +42,14 @@ static bool kill_may(const char *files)
 	return !files;
 }
 
+/* Two threads may come to a step at once: they die once, and take one file. */
 static void kill_step(void)
 {
-	if (kill_draw() % kill_one_in == 0 && kill_may(getenv("FAULT_KILLS")))
+	if (kill_draw() % kill_one_in || atomic_exchange(&kill_under_way, true))
+		return;
+	if (kill_may(getenv("FAULT_KILLS")))
 		kill(getpid(), SIGKILL);
+	atomic_store(&kill_under_way, false);
 }
 
 bool fault_kill(const struct fault_spec *spec)
