@@ -95,8 +95,8 @@ static _Unwind_Reason_Code frame_search_step(struct _Unwind_Context *c, void *ar
 /*
  * The unwinder stops at code that has no unwind information.  Of a function that has made no frame, such as what
  * AArch64 calls functions of other libraries through (the PLT), the caller is known all the same: the search begins
- * anew as if the signal had interrupted that one.  Other code of that kind has made a call, and the register leads
- * back to itself: there the search ends for good.
+ * anew as if the signal had interrupted that one.  Other code without unwind information has made a call, as a rule,
+ * so the register leads back to that code: there the search ends for good.
  */
 bool reentry_search(struct reentry_search *found, const char *top)
 {
