@@ -86,6 +86,7 @@ static void pointers(void)
 	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
 	struct name to = name_of(target);
 	unsigned i;
+	int closed;
 
 	check("bad-payload", "-1 EFAULT", "%s", rc(send_message(&m)));
 	check("bad-payload-sendto", "-1 EFAULT", "%s",
@@ -120,7 +121,9 @@ static void pointers(void)
 	check("sendmsg-name-length-200", "1", "%s", rc(sendmsg(sender, &m, 0)));
 	m.msg_namelen = (socklen_t)-1;
 	check("sendmsg-name-length-negative", "-1 EINVAL", "%s", rc(sendmsg(sender, &m, 0)));
-	check("closed", "-1 EBADF", "%s", rc(sendto(99, "x", 1, 0, &to.sa, to.len)));
+	closed = dup(sender);
+	close(closed);
+	check("closed", "-1 EBADF", "%s", rc(sendto(closed, "x", 1, 0, &to.sa, to.len)));
 }
 
 static void control_lengths(void)
