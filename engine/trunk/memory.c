@@ -63,7 +63,7 @@ static int trunk_allow(void *at, size_t n, int prot)
 
 static int trunk_map(struct rds_trunk *t)
 {
-	void *map;
+	void *map = NULL;
 	int fd = os_memfd("rds trunk", MFD_CLOEXEC | MFD_ALLOW_SEALING), err;
 
 	if (fd < 0)

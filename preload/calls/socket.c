@@ -74,7 +74,7 @@ static bool family_adopted(int domain, int type)
 
 static int socket_rds(int domain, int type, int protocol)
 {
-	struct rds_sock *sk;
+	struct rds_sock *sk = NULL;
 
 	rds_libc_init();
 	rds_fds_process_init();
