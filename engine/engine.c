@@ -13,6 +13,7 @@
 #include "engine/sys/process.h"
 
 #include "engine/share/owner.h"
+#include "engine/conn/shown.h"
 #include "engine/conn/relay.h"
 #include "engine/conn/client.h"
 #include "engine/rdma/op_device.h"
@@ -92,6 +93,7 @@ static const struct rds_sock_events sock_events = {
 	.proxy_wake = rds_owner_wake,
 	.watched = rds_progress_others_watch,
 	.unseen = rds_progress_unseen_added,
+	.show_messages = rds_inc_show,
 };
 
 static const struct rds_conn_client conn_client = {

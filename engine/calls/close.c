@@ -28,6 +28,8 @@ static void close_drop_received(struct rds_sock *sk)
 	}
 	sk->rx_tail = &sk->rx_head;
 	sk->rcv_bytes = sk->rcv_count = 0;
+	sk->nshown = 0;
+	sk->shown_bytes = 0;
 	rds_cong_clear_port(sk);
 	while ((z = sk->zhead)) {
 		sk->zhead = z->next;

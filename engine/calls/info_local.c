@@ -11,6 +11,7 @@
 
 #include "engine/conn/incoming.h"
 #include "engine/conn/outgoing.h"
+#include "engine/conn/shown.h"
 
 #include <stdlib.h>
 
@@ -197,6 +198,7 @@ static void collect_sock(struct rds_sock *sk, void *arg)
 	rec.laddr = sk->laddr.ip;
 	rec.lport = sk->laddr.port;
 	rx_lock();
+	rds_inc_shown_settle(sk, -1);
 	for (struct rds_inc *inc = sk->rx_head; inc && c->room; inc = inc->next) {
 		rec.faddr = inc->saddr;
 		rec.fport = inc->sport;
@@ -242,6 +244,7 @@ static void collect_member_sock(struct rds_sock *sk, void *arg)
 	rec.sock.ops = atomic_load(&sk->nops);
 	rec.sock.last_op = atomic_load(&sk->marks.last_id);
 	rx_lock();
+	rds_inc_shown_settle(sk, -1);
 	rec.flags = member_sock_flags(sk);
 	rec.sock.rcv_bytes = sk->rcv_bytes;
 	rec.sock.rcv_count = sk->rcv_count;

@@ -5,6 +5,7 @@
 #include <poll.h>
 
 #include "engine/conn/outgoing.h"
+#include "engine/conn/shown.h"
 #include "engine/socket/socket.h"
 
 #define IN_BITS (POLLIN | POLLRDNORM)
@@ -35,6 +36,7 @@ short rds_call_poll(struct rds_sock *sk, short events)
 	uint64_t gen;
 
 	rx_lock();
+	rds_inc_shown_settle(sk, -1);
 	if (sk->rx_head || sk->zhead || sk->reports || rds_sock_marks_readable(&sk->marks))
 		mask |= IN_BITS;
 	if (sk->cong_monitor) {

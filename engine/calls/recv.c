@@ -13,7 +13,7 @@
 #include "engine/abi/cmsg.h"
 #include "engine/sys/cpu.h"
 #include "engine/abi/revisions.h"
-#include "engine/conn/incoming.h"
+#include "engine/conn/shown.h"
 #include "engine/rdma/mr.h"
 #include "engine/rdma/rdma.h"
 #include "engine/sys/uaccess.h"
@@ -65,7 +65,8 @@ static void recv_dequeue(struct rds_sock *sk, int fd)
 			rds_sock_put(sk);
 		}
 		rds_sock_lower_if_shown(sk, fd);
-	} else if (unlikely(atomic_load_explicit(&sk->shown, memory_order_relaxed) >= RDS_SHOWN_MAX)) {
+	} else if (unlikely(atomic_load_explicit(&sk->shown, memory_order_relaxed) >= RDS_SHOWN_MAX ||
+			    sk->shows_messages)) {
 		rds_sock_lower_shown(sk, fd);
 	}
 	sk->rcv_count--;
@@ -328,15 +329,26 @@ static inline bool recv_notify_first(const struct rds_sock *sk)
 	return unlikely(sk->reports) || unlikely(sk->cong_monitor && sk->cong_notify);
 }
 
+/* It could not be stored, and stays the next one. */
+static ssize_t recv_failed(struct rds_sock *sk, int fd, ssize_t err)
+{
+	if (unlikely(err < 0) && sk->nshown) {
+		rds_inc_shown_take_back(sk, fd);
+		rds_sock_show_rest(sk);
+	}
+	return err;
+}
+
 /* Delivers what comes first, or returns -EAGAIN.  rx held. */
 static ssize_t recv_deliver_next(struct rds_sock *sk, int fd, struct msghdr *msg, int flags, struct rds_inc **taken)
 {
+	rds_inc_shown_take(sk, fd, flags & MSG_PEEK);
 	if (sk->reports)
 		return recv_deliver_notify(sk, fd, msg);
 	if (recv_notify_first(sk))
 		return recv_deliver_cong(sk, fd, msg);
 	if (sk->rx_head)
-		return recv_deliver_head(sk, fd, msg, flags, taken);
+		return recv_failed(sk, fd, recv_deliver_head(sk, fd, msg, flags, taken));
 	recv_found_nothing(sk, fd);
 	return -EAGAIN;
 }
@@ -372,11 +384,13 @@ static ssize_t recv_once(struct rds_sock *sk, int fd, struct msghdr *msg, int fl
 		ret = -EBADF;
 		goto out;
 	}
+	if (unlikely(sk->nshown))
+		rds_inc_shown_settle(sk, fd);
 	if (!sk->rx_head && !recv_notify_first(sk)) {
 		recv_progress_once(sk);
 		looked = true;
 	}
-	if (likely(!recv_notify_first(sk) && sk->rx_head && recv_is_plain(sk, sk->rx_head, msg, flags)))
+	if (likely(!recv_notify_first(sk) && sk->rx_head && !sk->nshown && recv_is_plain(sk, sk->rx_head, msg, flags)))
 		ret = recv_deliver_plain(sk, fd, msg);
 	else
 		ret = recv_deliver_next(sk, fd, msg, flags, NULL);
@@ -456,6 +470,9 @@ ssize_t rds_call_recv_proxy(struct rds_sock *sk, int fd, struct msghdr *msg, int
 	if (flags & (MSG_OOB | MSG_ERRQUEUE))
 		return rds_call_recvmsg(sk, fd, msg, flags);
 	rx_lock();
+	if (sk->shows_messages && atomic_load(&sk->shown_in)) /* the borrower may have read that */
+		rds_inc_shown_take_back(sk, fd);
+	rds_inc_shown_settle(sk, fd);
 	if (!sk->rx_head)
 		rds_progress_round_locked();
 	if (!atomic_load(&sk->open))
@@ -464,6 +481,7 @@ ssize_t rds_call_recv_proxy(struct rds_sock *sk, int fd, struct msghdr *msg, int
 		ret = recv_deliver_next(sk, fd, msg, flags, taken);
 	if (*taken && !(*taken)->taken)
 		(*taken)->taken = ++sk->n_taken;
+	rds_sock_show_rest(sk);
 	rx_unlock();
 	if (atomic_load_explicit(&rds_conn_work_pending, memory_order_relaxed))
 		rds_conn_work_run();

@@ -104,7 +104,7 @@ struct rds_inc *rds_inc_new(struct rds_conn *conn, struct rds_ep *ep, const stru
 	inc->sport = rx->hdr.sport;
 	inc->len = rx->hdr.len;
 	inc->seq = rx->hdr.seq;
-	inc->taken = 0;
+	inc->taken = inc->shown = 0;
 	inc->tos = conn->id.tos;
 	inc->cookie = rx->hdr.ext_type == RDS_EXTHDR_RDMA_DEST ? rds_cookie(rx->hdr.ext_rkey, rx->hdr.ext_offset) : 0;
 	inc->real_ns = inc->trace_ns[0] = 0; /* not measured */

@@ -24,6 +24,7 @@ struct rds_inc {
 	uint64_t cookie; /* RDS_CMSG_RDMA_DEST; 0: none */
 	uint32_t len;
 	uint64_t seq;
+	uint64_t shown; /* its number in the stand-in (shown.h); 0: it is not shown */
 	uint64_t taken; /* the borrower's call that took it, as counted (share/owner.h); 0: none */
 	const void *data;
 	void *heap;	   /* owned copy; NULL while in place, or if the bytes are in `small` */

@@ -14,6 +14,7 @@
 #include "engine/conn/conn.h"
 #include "engine/conn/incoming.h"
 #include "engine/conn/relay.h"
+#include "engine/conn/shown.h"
 
 #define RECEIVE_BEYOND ((uint64_t)64 << 20)
 #define RECEIVE_COST 256u		 /* of a message, beside its bytes */
@@ -33,6 +34,16 @@ static void receive_stamp(struct rds_sock *sk, struct rds_inc *inc)
 		inc->trace_ns[0] = inc->trace_ns[1] = inc->trace_ns[2] = os_now_ns();
 }
 
+/* Others may have read it.  How much, if it is not all, the helper finds out (share/owner.c). */
+static void receive_too_much(struct rds_sock *sk)
+{
+	if (sk->nshown) {
+		rds_inc_shown_settle(sk, -1);
+		rds_sock_events.proxy_wake();
+	}
+	rds_cong_check(sk);
+}
+
 static void receive_enqueue(struct rds_sock *sk, struct rds_inc *inc)
 {
 	*sk->rx_tail = inc;
@@ -43,7 +54,7 @@ static void receive_enqueue(struct rds_sock *sk, struct rds_inc *inc)
 		sk->rcv_bytes += inc->len;
 		RDS_STAT_ADD_RX(recv_bytes_added_to_sock, inc->len);
 		if (unlikely(sk->rcv_bytes > rds_sock_rcvbuf(sk)))
-			rds_cong_check(sk);
+			receive_too_much(sk);
 	}
 	rds_sock_wake(sk, POLLIN | POLLRDNORM | RDS_WAIT_RECV);
 }

@@ -133,6 +133,9 @@ ssize_t rds_borrower_recvmsg(int fd, struct msghdr *msg, int flags)
 
 	if (msg->msg_name && (int)msg->msg_namelen < 0)
 		return -EINVAL;
+	rc = borrower_recv_shown(fd, msg, flags);
+	if (rc != -EAGAIN)
+		return (ssize_t)rc;
 	c.q.has_name = msg->msg_name != NULL;
 	c.q.room = room < RDS_SHARE_BIG ? (uint32_t)room : RDS_SHARE_BIG;
 	c.q.control_room = msg->msg_controllen < RDS_SHARE_CONTROL ? (uint32_t)msg->msg_controllen : RDS_SHARE_CONTROL;

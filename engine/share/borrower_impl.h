@@ -93,6 +93,10 @@ void borrower_set_abi(struct borrower_call *c);
 bool borrower_call_frees_mr(int fd, const struct borrower_call *c, struct borrower_region *was);
 int borrower_barrier(int fd, const void *val, int len, bool blocks);
 
+/* ---- borrower_shown.c ---- */
+/* A receive that does not sleep: a message that the owner has shown.  -EAGAIN: the owner has to be asked. */
+ssize_t borrower_recv_shown(int fd, struct msghdr *msg, int flags);
+
 /* ---- borrower_regions.c ---- */
 /*
  * A call on that channel has opened the region that it asked for.  Only the key comes from the

@@ -47,6 +47,11 @@ int rds_handoff_write_state(struct rds_sock *sk, int fd, off_t *size);
  */
 bool rds_handoff_put(int fd, off_t *size, const void *record, size_t len, const void *bytes, size_t nbytes,
 		     const char *what);
+/*
+ * The messages that an owner has shown in the stand-in before it was killed (conn/shown.h) go into the file: how many.
+ * All other packets there go, too.  Not two threads at once.
+ */
+uint32_t rds_handoff_put_shown(int standin, int fd, off_t *size);
 /* All but the counts of the records that follow the state in the file. */
 void rds_share_state_fill(const struct rds_sock *sk, struct rds_share_state *st);
 /*

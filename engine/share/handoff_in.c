@@ -23,7 +23,7 @@
 #include "engine/share/borrower.h"
 #include "engine/share/owner.h"
 #include "engine/conn/conn.h"
-#include "engine/conn/incoming.h"
+#include "engine/conn/shown.h"
 #include "engine/rdma/mr.h"
 #include "engine/rdma/rdma.h"
 #include "engine/share/lease.h"
@@ -283,6 +283,11 @@ static int handoff_make_socket(int fd, struct rds_handoff *e, uint64_t inode, co
 	if (!err && e->mailbox >= 0) {
 		err = rds_lease_take_mailbox(sk, e->mailbox);
 		e->mailbox = -1;
+	}
+	if (killed) {
+		rx_lock();
+		rds_inc_shown_inherit(sk, fd);
+		rx_unlock();
 	}
 	if (!err)
 		err = handoff_revive_socket(sk, st, r, sure);

@@ -211,6 +211,34 @@ static void handoff_await_sent(struct handoff_out *l)
 	}
 }
 
+static void handoff_look_shown(struct rds_sock *sk, void *arg)
+{
+	bool *any = arg;
+
+	rx_lock();
+	*any |= atomic_load(&sk->handing_off) && sk->nshown;
+	rx_unlock();
+}
+
+/*
+ * What is shown in the stand-in is taken back by the helper (owner_shown.c), which has a descriptor of that in any
+ * case: the parked packet is not behind messages.
+ */
+static void handoff_await_shown(const struct handoff_out *l)
+{
+	uint64_t until = l->patient ? l->until : os_now_ns() + rds_patience_ns(RDS_PATIENCE_EXIT_LOCK);
+	bool any;
+
+	for (;;) {
+		any = false;
+		rds_sock_each(handoff_look_shown, &any);
+		if (!any || os_now_ns() >= until)
+			return;
+		rds_owner_wake();
+		os_nap_ns(50000);
+	}
+}
+
 static void handoff_log_lost(int err)
 {
 	/*
@@ -376,6 +404,7 @@ static unsigned handoff_all_out(bool (*wanted)(struct rds_sock *sk), bool calm, 
 	 * answered, and no other follows.  On a busy machine that takes longer than a fork may wait.
 	 */
 	rds_helper_await_round(patient ? l.until : os_now_ns() + rds_patience_ns(RDS_PATIENCE_EXIT_LOCK));
+	handoff_await_shown(&l);
 	if (patient)
 		handoff_await_sent(&l);
 	rds_sock_each(handoff_orphan_port, NULL);

@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "engine/share/handoff.h"
-#include "engine/conn/incoming.h"
+#include "engine/conn/shown.h"
 #include "engine/rdma/rdma.h"
 
 void rds_share_state_fill(const struct rds_sock *sk, struct rds_share_state *st)
@@ -59,6 +59,31 @@ static bool handoff_put_message(const struct rds_inc *inc, int fd, off_t *size)
 	if (inc->trace_ns[0])
 		memcpy(m.trace_ns, inc->trace_ns, sizeof(m.trace_ns));
 	return rds_handoff_put(fd, size, &m, sizeof(m), inc->data, inc->len, "received messages");
+}
+
+uint32_t rds_handoff_put_shown(int standin, int fd, off_t *size)
+{
+	static struct {
+		struct rds_shown_packet head;
+		char bytes[RDS_SHOWN_LEN_MAX + 1];
+	} p;
+	struct rds_share_message m;
+	unsigned most = 65536; /* more than there is room for: somebody writes all the time */
+	uint32_t n = 0;
+	ssize_t got;
+
+	while (most-- && (got = os_recv(standin, &p, sizeof(p), MSG_DONTWAIT)) >= 0 &&
+	       (got || !os_recv_is_eof(standin))) {
+		if (!rds_inc_shown_is_sound(&p.head, got))
+			continue;
+		memset(&m, 0, sizeof(m));
+		m.saddr = p.head.saddr;
+		m.sport = p.head.sport;
+		m.tos = p.head.tos;
+		m.len = p.head.len;
+		n += rds_handoff_put(fd, size, &m, sizeof(m), p.bytes, m.len, "received messages");
+	}
+	return n;
 }
 
 static bool handoff_put_report(const struct rds_op *op, int fd, off_t *size)
@@ -127,7 +152,8 @@ static void parked_close_fds(const int *fds, unsigned n)
 
 /*
  * Receives the first packet. 1: it is the parked packet. 0: it is another one. -EAGAIN: there is
- * none. -EMFILE: it is the parked packet, but the table is full.
+ * none. -EMFILE: it is the parked packet, but the table is full. -ENOMSG: it is a message, and a parked packet is
+ * never behind one (conn/shown.h).
  */
 static int parked_read_one(int standin, int flags, unsigned room, struct rds_handoff_packet *d,
 			   int fds[RDS_HANDOFF_FDS])
@@ -146,7 +172,7 @@ static int parked_read_one(int standin, int flags, unsigned room, struct rds_han
 		return lost ? -EMFILE : 0;
 	}
 	parked_close_fds(fds, n);
-	return 0;
+	return len && ((const struct rds_shown_packet *)(const void *)d)->magic == RDS_SHOWN_MAGIC ? -ENOMSG : 0;
 }
 
 /*

@@ -16,8 +16,9 @@
  *     the owner has ended, and a sleeping borrower can wait for that.
  * Children of fork inherit these. Other processes get them with RDS_SHARE_HELLO, when they attach.
  *
- * If an owner is killed, the messages in its receive queue are lost, and so are the calls that it
- * was making for borrowers just then. What its peers still have goes to the next owner.
+ * If an owner is killed, messages in its receive queue are lost unless they are shown in the stand-in
+ * (conn/shown.h), and so are the calls that it was making for borrowers just then. What its peers still
+ * have goes to the next owner.
  */
 #ifndef ENGINE_SHARE_LEASE_H
 #define ENGINE_SHARE_LEASE_H

@@ -136,6 +136,7 @@ void rds_owner_end(struct rds_owner *c)
 	for (p = &owned_sockets; *p != c; p = &(*p)->next)
 		;
 	*p = c->next;
+	rds_owner_shown_end(c);
 	/* If ours was the last copy, our end of the pair hangs up, and the socket is closed. */
 	os_close_slot(&c->standin);
 	free(c);

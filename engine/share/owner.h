@@ -44,6 +44,9 @@ struct rds_owner {
 	_Atomic int standin;
 	struct rds_owner_channel *channels;		   /* one for each channel of a borrower */
 	struct rds_owner_channel *waiting, **waiting_tail; /* in the order of their calls */
+	/* looks again at what was read of what is shown (owner_shown.c) */
+	struct rds_timer look;
+	uint64_t look_pause;
 };
 
 /* A request as it was read, with its bytes, on the heap. */
@@ -103,6 +106,15 @@ void rds_owner_wake(void);
 /* Tries the calls that sleep again. */
 void rds_owner_round(void);
 void rds_owner_sleep_forget(void);
+
+/*
+ * owner_shown.c: borrowers read messages from the stand-in (conn/shown.h).  begin: the first one attaches.  end: the
+ * last one has gone.  look: at what was read; in each round.  back: they are the queue's again, and shown anew.
+ */
+void rds_owner_shown_begin(struct rds_owner *c);
+void rds_owner_shown_end(struct rds_owner *c);
+void rds_owner_shown_look(struct rds_owner *c);
+void rds_owner_shown_anew(struct rds_owner *c);
 
 /*
  * owner_attach.c: no descriptor is left.  True: some were in reserve, and are free now.  False:

@@ -58,6 +58,7 @@ static struct rds_owner *owner_new(struct rds_sock *sk, int standin)
 		return NULL;
 	}
 	rds_sock_hold(sk);
+	rds_owner_shown_begin(c);
 	registry_sock_set_shared(rds_node_registry, sk->reg_idx);
 	return c;
 }

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "engine/abi/revisions.h"
+#include "engine/conn/shown.h"
 #include "engine/rdma/mr.h"
 #include "engine/rdma/rdma.h"
 #include "engine/share/rdma_probe.h"
@@ -174,7 +175,11 @@ static void sock_requeue_message(struct rds_sock *sk, struct rds_inc *inc)
 
 void rds_owner_put_back(struct rds_sock *sk, struct rds_inc *inc)
 {
+	struct rds_owner *c = rds_owner_find(sk);
+
 	rx_lock();
+	if (c && sk->nshown)
+		rds_inc_shown_take_back(sk, atomic_load(&c->standin));
 	if (atomic_load(&sk->open) || atomic_load(&sk->handing_off)) {
 		sock_requeue_message(sk, inc);
 		sk->rcv_count++;
@@ -235,6 +240,7 @@ static void serve_setopt(struct rds_owner *c, const struct rds_owner_request *ca
 	r->a.result = rds_call_setsockopt(c->sk, atomic_load(&c->standin), q->level, q->opt,
 					  q->has_name ? call->data : NULL, (socklen_t)q->arg);
 	rds_caller = NULL;
+	rds_owner_shown_anew(c); /* what a message is read with may be another thing now */
 	owner_show_full(c);
 }
 

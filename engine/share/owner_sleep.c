@@ -163,6 +163,7 @@ void rds_owner_round(void)
 	atomic_store(&due, false);
 	for (c = rds_owner_next(NULL); c; c = next) {
 		next = c->next;
+		rds_owner_shown_look(c);
 		if (c->waiting)
 			owner_try_waiting(c);
 	}

@@ -54,7 +54,7 @@
 #include "engine/wire/addr.h"
 
 #define RDS_SHARE_MAGIC 0x48534452u /* "RDSH" */
-#define RDS_SHARE_VERSION 10
+#define RDS_SHARE_VERSION 11
 /* bytes of a message in a packet; a longer message is sent in a memfd */
 #define RDS_SHARE_INLINE 65536u
 #define RDS_SHARE_CONTROL 20480u       /* of control messages: the kernel's optmem_max */
@@ -129,7 +129,7 @@ struct rds_share_state {
 	uint64_t barrier_id; /* the last one that was given out */
 	struct rds_sock_state sock;
 };
-_Static_assert(RDS_SOCK_STATE_ROWS == 30 && sizeof(struct rds_share_state) == 176 && RDS_SHARE_VERSION == 10,
+_Static_assert(RDS_SOCK_STATE_ROWS == 30 && sizeof(struct rds_share_state) == 176 && RDS_SHARE_VERSION == 11,
 	       "another state: raise the version, and say here of what it is");
 
 /*

@@ -464,14 +464,19 @@ void rds_standby_done(uint64_t inode)
 
 /* ---- this process ends, execs, or closes its last descriptor ---- */
 
-/* Writes the state that the killed owner would have parked, as far as its lease tells. */
-static int standby_write_state(int page, int file, off_t *size)
+/* Writes the state that the killed owner would have parked, as far as its lease and the stand-in tell. */
+static int standby_write_state(int page, int standin, int file, off_t *size)
 {
 	struct rds_share_state st;
+	off_t head = 0;
 	int err = rds_standby_read_lease(page, &st);
 
 	if (!err)
 		err = os_file_append(file, size, &st, sizeof(st));
+	if (!err) {
+		st.n_messages = rds_handoff_put_shown(standin, file, size);
+		err = os_file_append(file, &head, &st, sizeof(st));
+	}
 	if (!err)
 		err = os_fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
 	return err < 0 ? err : 0;
@@ -485,8 +490,7 @@ static void standby_park_bare(struct standby *h, int fd)
 	if (os_lock(page, F_WRLCK, 0, 1, false))
 		return;
 	file = rds_handoff_is_parked(fd) ? -1 : os_memfd("rds socket", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (file >= 0 && !standby_write_state(page, file, &size)) {
-		os_recv_discard(fd); /* the last owner's packets that signal readability */
+	if (file >= 0 && !standby_write_state(page, fd, file, &size)) {
 		/* This may be the end of the process in a signal handler. */
 		if (os_fds_hold_until(os_now_ns() + rds_patience_ns(RDS_PATIENCE_LOCK))) {
 			rds_handoff_park(atomic_load(&h->fd[PAIR]), file, atomic_load(&h->fd[MAILBOX]),

@@ -248,6 +248,9 @@ static void sock_init(struct rds_sock *sk, uint64_t inode)
 	sk->rx_head = NULL;
 	sk->rx_tail = &sk->rx_head;
 	sk->rcv_bytes = sk->rcv_count = 0;
+	sk->shows_messages = sk->show_again = false;
+	sk->nshown = 0;
+	sk->shown_bytes = sk->shown_number = 0;
 	sk->congested = false;
 	sk->cong_track = 0;
 	sk->cong_blocked = 0;

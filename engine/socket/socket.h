@@ -136,6 +136,14 @@ struct rds_sock {
 	struct rds_sock *hash_next;
 	struct rds_inc *rx_head, **rx_tail;
 	uint64_t n_taken; /* messages taken by borrowers' calls */
+	/*
+	 * Others have it: messages are shown in the stand-in (conn/shown.h).  So many are, with so many bytes; the last
+	 * of them; its number there; there was no room for the next one.
+	 */
+	bool shows_messages, show_again;
+	uint32_t nshown;
+	uint64_t shown_bytes, shown_number;
+	struct rds_inc *shown_last;
 	/* among the sockets with input that the kernel does not show yet */
 	struct rds_sock *unseen_next;
 	bool unseen;
@@ -307,11 +315,15 @@ void rds_sock_used_level(struct rds_sock *sk, int level);
 #define RDS_WAIT_CONG 0x2000
 #define RDS_WAIT_ROOM 0x4000
 #define RDS_WAIT_BARRIER 0x0800
-/* rx held: queue, notification or zero-copy completion */
+/* rx held: notification or zero-copy completion */
+static inline bool rds_sock_has_notices(const struct rds_sock *sk)
+{
+	return sk->zhead || sk->reports || rds_sock_marks_readable(&sk->marks) || (sk->cong_monitor && sk->cong_notify);
+}
+/* rx held: that, or a message */
 static inline bool rds_sock_has_input(const struct rds_sock *sk)
 {
-	return sk->rx_head || sk->zhead || sk->reports || rds_sock_marks_readable(&sk->marks) ||
-	       (sk->cong_monitor && sk->cong_notify);
+	return sk->rx_head || rds_sock_has_notices(sk);
 }
 /* rx held: would these events end a sleep now? */
 bool rds_sock_would_wake(struct rds_sock *sk, short events);
@@ -348,6 +360,8 @@ void rds_sock_refill_out(struct rds_sock *sk, int fd);
  * epoll sets of other processes as well.  No lock held.
  */
 void rds_sock_show_anew(struct rds_sock *sk, int fd);
+/* shows_messages: what is unread is shown again, after it was taken back.  rx held */
+void rds_sock_show_rest(struct rds_sock *sk);
 /* a send fails with EAGAIN: show that, and later its end */
 void rds_sock_show_refused(struct rds_sock *sk, int fd);
 /* helper: what was unread for a tick becomes visible in the kernel */
@@ -376,6 +390,8 @@ struct rds_sock_events {
 	/* a program may sleep for it in the kernel, or in another process.  rx held */
 	void (*watched)(void);
 	void (*unseen)(void); /* rds_sock_unseen has one more socket.  rx held */
+	/* shows_messages.  True: all input is shown, or will be, as messages.  rx and wait held */
+	bool (*show_messages)(struct rds_sock *sk);
 };
 extern struct rds_sock_events rds_sock_events;
 

@@ -5,7 +5,7 @@
  * The engine's own queues are the truth, and the stand-in shows it to the kernel: a packet in the
  * program's end means readable, a full send buffer means not writable.  The packet has no
  * bytes: a process without this library that reads it gets an end of file, and nothing that could
- * be taken for data.
+ * be taken for data.  With borrowers it is the message itself, if it can be (conn/shown.h).
  *
  * To show a state costs system calls.  So it is done at once only for sockets that the program
  * watches through the kernel (an epoll set).  For all others the helper shows what was unread for a
@@ -36,6 +36,8 @@ _Atomic uint64_t rds_sock_cong_gen;
 
 static void standin_show_in(struct rds_sock *sk)
 {
+	if (unlikely(sk->shows_messages) && (rds_sock_events.show_messages(sk) || (sk->shown_in && !sk->watched_edge)))
+		return;
 	if (os_send(rds_sock_pair_fd(sk), "", 0, MSG_DONTWAIT | MSG_NOSIGNAL) == 0) {
 		sk->shown_in = true;
 		sk->shown++;
@@ -110,7 +112,8 @@ static void standin_show_now(struct rds_sock *sk, short events)
 	 * An edge-triggered watcher must see every arrival as a new event, even if one is shown
 	 * already.  There is a limit in case the program does not read.
 	 */
-	if ((events & IN_BITS) && (!sk->shown_in || (sk->watched_edge && sk->shown < RDS_SHOWN_MAX)) &&
+	if ((events & IN_BITS) &&
+	    (!sk->shown_in || sk->shows_messages || (sk->watched_edge && sk->shown < RDS_SHOWN_MAX)) &&
 	    standin_would_show(sk))
 		standin_show_in(sk);
 	/* One message may need more than what was acknowledged: a little room is not yet enough. */
@@ -188,10 +191,22 @@ void rds_sock_lower_shown(struct rds_sock *sk, int fd)
 	rds_lock(&rds_lock_wait);
 	if (sk->shown_in && !rds_sock_has_input(sk))
 		standin_lower_in(sk, fd);
+	else if (unlikely(sk->shows_messages) && !sk->shown_in && rds_sock_has_input(sk))
+		standin_show_in(sk);
 	else if (sk->shown >= RDS_SHOWN_MAX)
 		standin_show_anew(sk, fd);
 	if (watched && !sk->hidden_out && !rds_sock_writable(sk))
 		standin_lower_out(sk, fd);
+	rds_unlock(&rds_lock_wait);
+}
+
+void rds_sock_show_rest(struct rds_sock *sk)
+{
+	if (!sk->shows_messages || !rds_sock_has_input(sk))
+		return;
+	rds_lock(&rds_lock_wait);
+	if (!sk->shown_in)
+		standin_show_in(sk);
 	rds_unlock(&rds_lock_wait);
 }
 

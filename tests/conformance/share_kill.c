@@ -4,9 +4,9 @@
  * had happened: those that slept in a call, those that did something else, those that have the
  * socket by fork, exec or a descriptor that was passed, and those that are killed in their turn.
  * If all of them are killed, nothing that was sent to the socket comes to the next one with that
- * port.  All that is sent to the socket afterwards arrives once and in order.  (What lies in its
- * queue at that moment is a matter of the implementation, so nothing does; and over RDMA devices
- * less is promised.)
+ * port.  All that is sent to the socket afterwards arrives once and in order, and so does what lies
+ * in its queue at that moment, if a process that goes on has used the socket.  (Over RDMA devices less
+ * is promised.)
  */
 #include "rdsconf.h"
 
@@ -214,6 +214,37 @@ static void crew(void)
 	check("crew-each-once", "wrong 0", "wrong %d", wrong);
 	check("crew-port-free", "1", "%d", free_again(&to));
 	close(line[0]);
+}
+
+/* What is unread when it is killed is read by another one, which has used the socket before. */
+static void unread(void)
+{
+	struct other maker, holder;
+	struct name to;
+	int d, byte;
+
+	if (fork_other(&maker)) {
+		d = rds_bound();
+		if (fork_other(&holder)) {
+			check("unread-before", "-1 EAGAIN", "%s", rc(recv(d, &byte, 1, MSG_DONTWAIT)));
+			say(&holder);
+			hear(&holder);
+			until_gone(&maker);
+			read_row(d, "unread");
+			_exit(0);
+		}
+		hear(&holder);
+		name_to(&maker, d);
+		hear(&maker);
+		say(&holder);
+		raise(SIGKILL);
+	}
+	name_from(&maker, &to);
+	send_row(&to);
+	say(&maker);
+	check("unread-end", "signal 9", "%s", end_of(&maker));
+	check("unread-done", "4 done", "%s", next(s));
+	check("unread-port-free", "1", "%d", free_again(&to));
 }
 
 /* Names and options are the socket's, not the process's. */
@@ -556,6 +587,7 @@ int main(int argc, char **argv)
 	for (how = 0; how < SLEEPS; how++)
 		slept(how);
 	crew();
+	unread();
 	state();
 	succession();
 	if (conf_loop) /* else the kernel's may still be on their way */
