@@ -13,6 +13,7 @@
 #include "engine/transport/transport.h"
 #include "engine/trunk/trunk.h"
 #include "engine/wire/header.h"
+#include "engine/wire/port_set.h"
 
 enum rds_conn_state {
 	RDS_CONN_DOWN,	     /* no endpoint, none being made */
@@ -89,13 +90,15 @@ struct rds_conn_seldom {
 	bool peer_spoke;     /* over this path it has sent more than the answers that it owes */
 	uint64_t greeted_ns; /* this path came up */
 	uint32_t mutes;	     /* so many paths have made way for it, and were of no use */
-	/* relayed: the connection to the node, and ports that it is told to be congested (relay.c) */
+	/* relayed: the connection to the node.  And, or without a route: ports that it is told to be congested (relay.c) */
 	struct rds_conn *node;
-	unsigned char *held; /* a bit for each port; NULL: none */
+	struct rds_port_set *held; /* NULL: none */
 	uint32_t held_below;
+	struct rds_port_set *waits; /* without a route: ports for which relayed messages may wait; NULL: any */
 	/* a node: how often there was much room for members, and how many they are; relayed: bytes taken since then */
 	uint64_t roomy;
 	unsigned nmembers;
+	_Atomic uint64_t left; /* a node: bytes that have come from it for members, and wait here (outgoing.h) */
 	uint32_t taken;
 	/*
 	 * relay_kept.c.  A node: where messages of members are kept; NULL: nowhere (written by the helper
@@ -458,6 +461,8 @@ bool rds_route_send_list(const struct rds_conn_id *id, struct rds_queue_item *li
 /* Puts the message behind all others of that connection.  control held. */
 void rds_route_append(struct rds_conn *to, struct rds_queue_item *q);
 void rds_route_queue(struct rds_conn *to, struct rds_queue_item *q); /* sent by a flush that follows */
+/* The connection to another process than the peer of id that holds a message for the port.  control held. */
+struct rds_conn *rds_route_still_holding(const struct rds_conn_id *id, uint16_t port, uint32_t sock);
 /*
  * The messages that wait there go to their new routes.  local: the address is this host's.  control
  * held.

@@ -21,6 +21,7 @@
 #include <string.h>
 
 #define HANDOVER_MS 16 /* interval of the checks of a port of this host that changes its owner */
+#define HANDOVER_PER_MS 4096u /* ... and of so many messages each a millisecond more: a check looks at all of them */
 #define ASK_AT_ONCE 16 /* ports of one address; more when these are answered */
 
 bool rds_route_may_come(const struct rds_conn *conn)
@@ -158,6 +159,17 @@ static void conn_drop_dead_beside(const struct rds_conn_id *id)
 		rds_conn_drop(conn, conn->ep ? conn->ep : conn->pending, -EPIPE, true);
 }
 
+/* control held */
+static uint32_t handover_ms(struct rds_conn *conn)
+{
+	uint32_t ms;
+
+	rds_lock(&conn->tx);
+	ms = HANDOVER_MS + conn->queue_len / HANDOVER_PER_MS;
+	rds_unlock(&conn->tx);
+	return conn->backoff_ms < ms ? conn->backoff_ms : ms;
+}
+
 /* Helper: has the address appeared, or are the owners of the ports known? */
 void rds_route_retry(struct rds_conn *conn)
 {
@@ -178,7 +190,7 @@ void rds_route_retry(struct rds_conn *conn)
 	if (conn->far && !local)
 		n = ports_to_ask(conn, ports);
 	if (local)
-		conn->backoff_ms = conn->backoff_ms < HANDOVER_MS ? conn->backoff_ms : HANDOVER_MS;
+		conn->backoff_ms = handover_ms(conn);
 	else if (!conn->far && !node)
 		conn->backoff_ms = (uint32_t)rds_options()->reconnect_max_ms;
 	rds_conn_retry_wanted(conn);

@@ -53,6 +53,15 @@ struct rds_queue_unacked {
 };
 
 /*
+ * Of a program: of a socket of this process, or of another host for a member (relay.c).  What a connection says for
+ * itself goes to no other process.
+ */
+static inline bool rds_unacked_has_sender(const struct rds_queue_unacked *u)
+{
+	return likely(u->sk) || u->ext_type == RDS_EXTHDR_RELAYED;
+}
+
+/*
  * For a message that is handed off with its socket (share/handoff_unsent.c): its destination, and
  * what is reported of its end.
  */
@@ -86,7 +95,8 @@ struct rds_queue_item {
 	 */
 	struct rds_op *op;
 	struct rds_conn *answers; /* an answer on this connection, counted in its answer_bytes */
-	struct rds_conn *node;	  /* relay.c: while it is between two connections */
+	/* relay.c: it has come from there, counted in `left`.  Or it goes there, while it is between two connections. */
+	struct rds_conn *node;
 	struct rds_trunk_ref *ref; /* relay_kept.c: until it has a number; NULL: it is not kept */
 	/*
 	 * piece: data holds the header only; the other bytes are the program's memory from here on
@@ -111,8 +121,18 @@ static inline uint64_t rds_queue_answer_weight(const struct rds_queue_item *q)
 {
 	return sizeof(*q) + q->hdr.len;
 }
-/* send_queue.c: counted until q is freed */
+/* Of many small ones as well there are to be so few that a walk over all of them does not take long. */
+#define RDS_LEFT_LEAST 2048u
+static inline uint64_t rds_queue_left_weight(const struct rds_queue_item *q)
+{
+	const uint64_t weight = rds_queue_answer_weight(q);
+
+	return weight < RDS_LEFT_LEAST ? RDS_LEFT_LEAST : weight;
+}
+/* send_queue.c: counted until q is freed.  add: or waits on another connection from then on */
 void rds_queue_answer_add(struct rds_conn *conn, struct rds_queue_item *q);
+void rds_queue_answer_end(struct rds_queue_item *q);
+void rds_queue_left_add(struct rds_conn *node, struct rds_queue_item *q); /* rx, with rds_conn_seldom_get() */
 
 /* send_queue.c; conn->tx held unless said otherwise */
 void rds_queue_busy_add(struct rds_conn *conn);

@@ -93,15 +93,17 @@ static enum rds_rx_verdict receive_ping(struct rds_conn *conn, const struct rds_
 /*
  * As in the kernel, a congested socket takes what comes, and senders that keep to the protocol soon stop:
  * what their sockets' buffers held comes, and what they sent until they were told.  A host that sends on
- * and on is not read from, while the queue is so long.  Nothing is lost.  A host that had sent something
- * when others filled the queue is not held up by them.
+ * and on is not read from, while the queue is so long, nor is the process that relays what it sends: unless that one
+ * has ended, so that it comes this once, or had kept the message (ep is NULL then).  Nothing is lost.  A host that had
+ * sent something when others filled the queue is not held up by them.
  */
-static bool receive_is_flood(struct rds_conn *conn, const struct rds_sock *sk, uint32_t len)
+static bool receive_is_flood(struct rds_conn *conn, const struct rds_ep *ep, const struct rds_sock *sk,
+			     const struct rds_rx *rx)
 {
 	struct rds_conn_seldom *s;
 	uint64_t bytes, limit;
 
-	if (likely(conn->relay != RDS_RELAY_NODE))
+	if (likely(conn->relay != RDS_RELAY_NODE && conn->relay != RDS_RELAY_OWNER) || unlikely(!ep))
 		return false;
 	bytes = sk->rcv_bytes + (uint64_t)sk->rcv_count * RECEIVE_COST;
 	limit = rds_sock_rcvbuf(sk);
@@ -111,9 +113,9 @@ static bool receive_is_flood(struct rds_conn *conn, const struct rds_sock *sk, u
 		return false;
 	}
 	s = rds_conn_seldom_get(conn);
-	if (!s || s->beyond + len > RECEIVE_BEYOND_EACH)
-		return true;
-	s->beyond += len + RECEIVE_COST;
+	if (!s || s->beyond + rx->hdr.len > RECEIVE_BEYOND_EACH)
+		return conn->relay == RDS_RELAY_NODE || !rx->last;
+	s->beyond += rx->hdr.len + RECEIVE_COST;
 	return false;
 }
 
@@ -130,9 +132,12 @@ static enum rds_rx_verdict receive_pause(struct rds_conn *conn)
 
 static enum rds_rx_verdict receive_without_socket(struct rds_conn *conn, struct rds_ep *ep, const struct rds_rx *rx)
 {
-	if (conn->relay == RDS_RELAY_MEMBER || conn->relay == RDS_RELAY_NODE)
-		return rds_relay_receive(conn, rx);
-	return rds_conn_redirect_refuse(conn, ep, &rx->hdr);
+	enum rds_rx_verdict v;
+
+	if (conn->relay != RDS_RELAY_MEMBER && conn->relay != RDS_RELAY_NODE)
+		return rds_conn_redirect_refuse(conn, ep, &rx->hdr);
+	v = rds_relay_receive(conn, ep, rx);
+	return v == RDS_RX_PAUSE && conn->relay == RDS_RELAY_NODE ? receive_pause(conn) : v;
 }
 
 /* Gives an accepted message to its socket. */
@@ -143,7 +148,7 @@ static enum rds_rx_verdict receive_dispatch(struct rds_conn *conn, struct rds_ep
 	bool relayed;
 
 	if (unlikely(rx->hdr.dport == 0))
-		return conn->relay == RDS_RELAY_MEMBER ? rds_relay_receive(conn, rx) : receive_ping(conn, &rx->hdr);
+		return conn->relay == RDS_RELAY_MEMBER ? rds_relay_receive(conn, ep, rx) : receive_ping(conn, &rx->hdr);
 	if (unlikely(rx->hdr.op) && conn->seldom && rx->hdr.op == conn->seldom->void_message)
 		return RDS_RX_DONE; /* its operation has failed */
 	if (unlikely(registry_slot_is_others(conn->id.peer_slot))) {
@@ -169,7 +174,7 @@ static enum rds_rx_verdict receive_dispatch(struct rds_conn *conn, struct rds_ep
 	    (unlikely(atomic_load_explicit(&conn->nredirects_out, memory_order_relaxed)) &&
 	     rds_conn_redirect_covers(conn, &rx->hdr)))
 		return rds_conn_redirect_late(conn, &rx->hdr);
-	if (unlikely(receive_is_flood(conn, sk, rx->hdr.len)))
+	if (unlikely(receive_is_flood(conn, ep, sk, rx)))
 		return receive_pause(conn);
 	inc = rds_inc_new(conn, ep, rx);
 	if (unlikely(!inc)) {

@@ -20,8 +20,8 @@
  * asks the owner to connect.
  *
  * A member whose messages K does not take then is held up when they reach a limit, and goes on a tick later.
- * But nothing that K sends holds up the TCP connection: what a member does not take waits here, and K
- * is told that the port is congested.
+ * But what K sends does not hold up the TCP connection: what a member does not take waits here, and K is told that
+ * the port is congested (relay_left.c).
  */
 #include <endian.h>
 #include <stdlib.h>
@@ -164,14 +164,14 @@ static struct rds_queue_item *relay_item(const struct rds_rx *rx)
 static void item_number(struct rds_queue_item *q, const struct rds_conn *node, const struct rds_hdr *hdr)
 {
 	q->u.ext_type = q->hdr.ext_type = RDS_EXTHDR_RELAYED;
-	q->u.ext_rkey = q->hdr.ext_rkey = node->seldom ? node->seldom->peer_gen : 0;
+	q->u.ext_rkey = q->hdr.ext_rkey = node->seldom->peer_gen;
 	q->u.ext_offset = q->hdr.ext_offset = rds_relay_number(hdr);
 }
 
 /* From a member to the node, or from there.  Nothing is kept before there is memory for all of it. */
 static enum rds_rx_verdict relay_add(struct rds_conn *node, const struct rds_conn *from, const struct rds_rx *rx)
 {
-	struct rds_queue_item *q = relay_item(rx);
+	struct rds_queue_item *q = rds_conn_seldom_get(node) ? relay_item(rx) : NULL;
 	struct rds_trunk_ref *ref;
 
 	if (!q) {
@@ -182,11 +182,13 @@ static enum rds_rx_verdict relay_add(struct rds_conn *node, const struct rds_con
 		free(q);
 		return RDS_RX_PAUSE;
 	}
-	if (from != node)
+	if (from != node) {
 		rds_queue_answer_add(node, q);
-	else
+		q->node = node;
+	} else {
 		item_number(q, node, &rx->hdr);
-	q->node = node;
+		rds_queue_left_add(node, q);
+	}
 	q->ref = ref;
 	*relay_tail = q;
 	relay_tail = &q->next;
@@ -257,7 +259,7 @@ static enum rds_rx_verdict relay_from_member(struct rds_conn *conn, const struct
 	return relay_add(node, conn, rx);
 }
 
-enum rds_rx_verdict rds_relay_receive(struct rds_conn *conn, const struct rds_rx *rx)
+enum rds_rx_verdict rds_relay_receive(struct rds_conn *conn, const struct rds_ep *ep, const struct rds_rx *rx)
 {
 	struct registry_owner own;
 
@@ -269,17 +271,12 @@ enum rds_rx_verdict rds_relay_receive(struct rds_conn *conn, const struct rds_rx
 		RDS_STAT_INC_RX(recv_drop_no_sock);
 		return RDS_RX_DONE;
 	}
+	if (ep && rds_relay_is_flood(conn))
+		return RDS_RX_PAUSE;
 	return relay_add(conn, conn, rx);
 }
 
 /* ---- congestion; rx held ---- */
-
-/* None is any more. */
-static void ports_let_go(struct rds_conn_seldom *s)
-{
-	free(s->held);
-	s->held = NULL;
-}
 
 void rds_relay_ports_changed(struct rds_conn *conn)
 {
@@ -345,39 +342,12 @@ void rds_relay_node_told(struct rds_conn *conn, uint16_t told)
 	rds_timer_set(&conn->retry, os_now_ns());
 }
 
-void rds_relay_map_add(const struct rds_conn *node, unsigned char bytes[RDS_CONG_MAP_BYTES])
-{
-	const struct rds_cong_map *map = rds_cong_map_find(&node->id.faddr);
-	const struct rds_conn *conn;
-	unsigned i;
-
-	for (conn = map ? map->conns : NULL; conn; conn = conn->map_next) {
-		if (conn->relay != RDS_RELAY_MEMBER || conn->seldom->node != node)
-			continue;
-		rds_cong_far_add(&conn->fcong, bytes);
-		for (i = 0; conn->seldom->held && i < RDS_CONG_MAP_BYTES; i++)
-			bytes[i] |= conn->seldom->held[i];
-	}
-	if (node->seldom && node->seldom->trunk)
-		rds_trunk_trim(node->seldom->trunk); /* a member may have ended, or taken what it had left */
-}
-
 void rds_relay_begin(struct rds_conn *conn, struct rds_conn *node)
 {
 	conn->seldom->node = node;
 	node->seldom->nmembers++;
 	rds_relay_map_came(node);
 	rds_relay_kept_begin(conn, node);
-}
-
-void rds_relay_room(struct rds_conn *conn)
-{
-	rx_lock();
-	if (conn->seldom->held && atomic_load(&conn->answer_bytes) <= conn->seldom->held_below) {
-		ports_let_go(conn->seldom);
-		rds_relay_ports_changed(conn);
-	}
-	rx_unlock();
 }
 
 void rds_relay_end(struct rds_conn *conn)
@@ -391,7 +361,7 @@ void rds_relay_end(struct rds_conn *conn)
 	rds_unlock(&conn->tx);
 	rx_lock();
 	atomic_store(&conn->fcong.few, 0);
-	ports_let_go(conn->seldom);
+	rds_relay_ports_let_go(conn->seldom);
 	conn->seldom->node->seldom->nmembers--;
 	rds_relay_ports_changed(conn);
 	rx_unlock();
@@ -399,17 +369,11 @@ void rds_relay_end(struct rds_conn *conn)
 
 /* ---- moved on; control held ---- */
 
-static void relay_drop(struct rds_queue_item *q)
-{
-	RDS_STAT_INC(recv_drop_no_sock);
-	rds_queue_item_free(q);
-}
-
 /*
  * rds_conn_work_run(), which has called, sends it as the next thing, without `control`: to send wakes another process.
  * That one may take this processor at once, and another thread that relays its answer would need the lock.
  */
-static void relay_append(struct rds_conn *to, struct rds_queue_item *q)
+void rds_relay_append(struct rds_conn *to, struct rds_queue_item *q)
 {
 	rds_route_queue(to, q);
 	rx_lock();
@@ -417,78 +381,17 @@ static void relay_append(struct rds_conn *to, struct rds_queue_item *q)
 	rx_unlock();
 }
 
-/* Does the member leave so much here?  What has not been offered to it yet does not count. */
-static bool relay_is_left(struct rds_conn *to, uint32_t limit)
-{
-	if (likely(atomic_load(&to->answer_bytes) <= limit))
-		return false;
-	rds_lock(&to->tx);
-	rds_queue_flush(to);
-	rds_unlock(&to->tx);
-	return atomic_load(&to->answer_bytes) > limit;
-}
-
-/* K is told that the port is congested, until half of that has gone. */
-static void relay_hold(struct rds_conn *to, uint16_t port, uint32_t limit)
-{
-	const unsigned char bit = (unsigned char)(1u << (port & 7));
-	struct rds_conn_seldom *s;
-
-	if (!relay_is_left(to, limit))
-		return;
-	rx_lock();
-	s = rds_conn_seldom_get(to);
-	if (s && !s->held)
-		s->held = calloc(1, RDS_CONG_MAP_BYTES);
-	if (s && s->held && !(s->held[port >> 3] & bit)) {
-		s->held[port >> 3] |= bit;
-		s->held_below = limit / 2;
-		rds_relay_ports_changed(to);
-	}
-	rx_unlock();
-}
-
-static void relay_to_member(struct rds_queue_item *q, const struct rds_conn_id *node)
-{
-	struct rds_conn_id id = {.laddr = node->faddr, .faddr = node->laddr, .scope = node->scope};
-	const uint16_t port = q->u.dport;
-	struct registry_mailbox room = {0};
-	struct registry_owner own;
-	struct rds_conn *to;
-	int err = registry_lookup(rds_node_registry, &id.faddr, port, id.scope, &own);
-
-	if (err) {
-		relay_drop(q);
-		return;
-	}
-	if (own.proc == REGISTRY_NOBODY || rds_conn_find(RDS_CONN_UNROUTED, &id)) {
-		/* it changes its owner, or an older message waits for that */
-		if (!rds_route_send_list(&id, q, false))
-			relay_drop(q);
-		return;
-	}
-	id.peer = own.procid;
-	id.peer_slot = own.proc;
-	to = memcmp(&id.peer, registry_self(rds_node_registry), sizeof(id.peer))
-		     ? rds_conn_get_locked(RDS_CONN_PEER, &id, &err)
-		     : NULL; /* bound here since */
-	if (!to) {
-		relay_drop(q);
-		return;
-	}
-	registry_sock_mailbox(rds_node_registry, own.sock, &room);
-	rds_queue_answer_add(to, q);
-	relay_append(to, q);
-	relay_hold(to, port, room.rcvbuf);
-}
-
 static void relay_one(struct rds_queue_item *q)
 {
+	struct rds_conn *node = q->node;
+
 	q->next = NULL;
-	if (q->answers)
-		relay_append(q->node, q);
-	else
-		relay_to_member(q, &q->node->id);
+	if (!q->answers) {
+		rds_relay_to_member(q, &node->id);
+		return;
+	}
+	q->node = NULL;
+	rds_relay_append(node, q);
 }
 
 unsigned rds_relay_waits(void)

@@ -63,6 +63,8 @@ void rds_relay_count(struct rds_queue_unacked *u, struct rds_hdr *hdr);
 bool rds_relay_was_taken(struct rds_conn *to, const struct rds_queue_item *q);
 /* tx.  q->ref is the connection's, now that q has its number there. */
 void rds_relay_is_queued(struct rds_conn *to, struct rds_queue_item *q);
+/* tx.  They leave a relayed connection, with their refs. */
+void rds_relay_is_taken(struct rds_conn *conn, struct rds_queue_item *list);
 void rds_relay_acked(struct rds_conn *conn);		  /* tx: acked has changed, perhaps */
 struct rds_trunk *rds_relay_trunk(struct rds_conn *conn); /* helper; up->trunk */
 void rds_relay_kept_leave(void);			  /* this process ends, and takes nothing any more */
@@ -85,15 +87,29 @@ void rds_relay_heir_forget(void);				       /* forked child */
 /* rx: the message that is being received again has been kept already */
 struct rds_trunk_ref *rds_relay_heir_ref(void);
 /* Over a relayed connection, or from a node and for no socket of this process. */
-enum rds_rx_verdict rds_relay_receive(struct rds_conn *conn, const struct rds_rx *rx);
+enum rds_rx_verdict rds_relay_receive(struct rds_conn *conn, const struct rds_ep *ep, const struct rds_rx *rx);
 void rds_relay_ports_changed(struct rds_conn *conn); /* relayed: the member's congested ports */
 void rds_relay_map_came(struct rds_conn *node);
 void rds_relay_node_told(struct rds_conn *conn, uint16_t node); /* RDS_NODE_*, from the owner */
-/* Adds the members' congested ports to a map for the node. */
+/* control: it is sent behind that, by rds_conn_work_run() */
+void rds_relay_append(struct rds_conn *to, struct rds_queue_item *q);
+
+/*
+ * ---- relay_left.c: what members leave of what a node has sent ----
+ * rx.  Does so much wait that the node is not read from?
+ */
+bool rds_relay_is_flood(const struct rds_conn *node);
+void rds_relay_ports_let_go(struct rds_conn_seldom *s); /* rx */
+/* rx.  Adds the members' congested ports to a map for the node. */
 void rds_relay_map_add(const struct rds_conn *node, unsigned char bytes[RDS_CONG_MAP_BYTES]);
+/* control.  A message of that node goes to whoever has its port. */
+void rds_relay_to_member(struct rds_queue_item *q, const struct rds_conn_id *node);
+/* control.  Messages have left the list of those that have no route: for these ports some wait there still. */
+void rds_relay_moved_on(struct rds_conn *unrouted, const struct rds_port_set *waiting);
+void rds_relay_waits_there(struct rds_conn *unrouted, uint16_t port); /* tx: one more */
+void rds_relay_room(struct rds_conn *conn);			      /* no lock, or tx.  Relayed: some may have gone */
 
 /* ---- no lock, or conn->tx ---- */
-void rds_relay_room(struct rds_conn *conn); /* relayed: messages may have gone */
 unsigned rds_relay_waits(void);		    /* messages between two connections */
 /*
  * The process ends before that time.  leave: nothing is taken from members any more.  leave_nodes: nor do

@@ -250,18 +250,33 @@ void rds_queue_append(struct rds_conn *conn, struct rds_queue_item *q)
 	rds_queue_busy_add(conn);
 }
 
+void rds_queue_answer_end(struct rds_queue_item *q)
+{
+	if (unlikely(q->answers))
+		atomic_fetch_sub(&q->answers->answer_bytes, rds_queue_answer_weight(q));
+	q->answers = NULL;
+}
+
 void rds_queue_answer_add(struct rds_conn *conn, struct rds_queue_item *q)
 {
+	rds_queue_answer_end(q);
 	q->answers = conn;
 	atomic_fetch_add(&conn->answer_bytes, rds_queue_answer_weight(q));
+}
+
+void rds_queue_left_add(struct rds_conn *node, struct rds_queue_item *q)
+{
+	q->node = node;
+	atomic_fetch_add(&node->seldom->left, rds_queue_left_weight(q));
 }
 
 void rds_queue_item_free(struct rds_queue_item *q)
 {
 	if (unlikely(q->op))
 		rds_conn_client.item_leaves(q);
-	if (unlikely(q->answers))
-		atomic_fetch_sub(&q->answers->answer_bytes, rds_queue_answer_weight(q));
+	rds_queue_answer_end(q);
+	if (unlikely(q->node))
+		atomic_fetch_sub(&q->node->seldom->left, rds_queue_left_weight(q));
 	if (unlikely(q->ref))
 		rds_trunk_drop(q->ref);
 	free(q);
@@ -439,11 +454,13 @@ struct rds_queue_item *rds_queue_item_copy(struct rds_conn *conn, struct rds_ep 
 				  .ext_rkey = u->ext_rkey,
 				  .ext_offset = u->ext_offset};
 	q->op = NULL;
-	q->answers = NULL;
+	q->answers = q->node = NULL;
 	q->ref = NULL;
 	if (rds_conn_is_node(conn))
 		q->hdr.flags = RDS_FLAG_RETRANSMITTED; /* the rest means nothing there */
-	if (unlikely(u->flags & RDS_FLAG_REDIRECT))
+	if (unlikely(conn->relay == RDS_RELAY_MEMBER) && u->ext_type == RDS_EXTHDR_RELAYED)
+		rds_queue_left_add(conn->seldom->node, q);
+	if (q->node || unlikely(u->flags & RDS_FLAG_REDIRECT))
 		rds_queue_answer_add(conn, q);
 	memcpy(q->data, bytes, len);
 	return q;

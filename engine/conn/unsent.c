@@ -24,6 +24,17 @@ static unsigned left_behind(const struct rds_conn *conn)
 }
 
 /*
+ * Of the messages for a member, from that number on: those that the trunk keeps, so that the next owner of the address
+ * sends them again.  tx held.
+ */
+static unsigned kept_for_member(const struct rds_conn *conn, uint64_t from)
+{
+	if (likely(conn->relay != RDS_RELAY_MEMBER) || atomic_load(&conn->seldom->wants_box))
+		return 0; /* nobody has the box, perhaps */
+	return rds_trunk_refs_count(&conn->seldom->refs, from);
+}
+
+/*
  * What no endpoint was offered: messages, and answers to operations, of which a thread that has taken
  * the connection off the list of work may have sent none yet.
  */
@@ -31,14 +42,15 @@ static unsigned unoffered(const struct rds_conn *conn)
 {
 	if (unlikely(rds_conn_is_node(conn) && rds_relay_has_left()))
 		return left_behind(conn);
-	return conn->queue_len + atomic_load(&conn->nanswers);
+	return conn->queue_len - (conn->queue ? kept_for_member(conn, conn->queue->u.seq) : 0) +
+	       atomic_load(&conn->nanswers);
 }
 
 /*
  * Number of those that an endpoint was offered, and of writes that a device carries out, which would be
  * lost if we ended now.  survives: the transport keeps what it has taken.  tx held.
  */
-static unsigned offered_of(const struct rds_conn *conn, bool survives)
+static unsigned offered_all(const struct rds_conn *conn, bool survives)
 {
 	if (conn->kind != RDS_CONN_PEER)
 		return 0;
@@ -69,6 +81,18 @@ static unsigned offered_of(const struct rds_conn *conn, bool survives)
 	 */
 	return conn->count - rds_queue_count_redirects(conn) + rds_conn_redirect_owed(conn) +
 	       atomic_load(&conn->device_writes);
+}
+
+/* The same without those that are kept for a member. */
+static unsigned offered_of(const struct rds_conn *conn, bool survives)
+{
+	unsigned n = offered_all(conn, survives), kept = n ? kept_for_member(conn, 0) : 0;
+
+	if (likely(!kept))
+		return n;
+	if (conn->queue)
+		kept -= kept_for_member(conn, conn->queue->u.seq);
+	return n < conn->count - kept ? n : conn->count - kept;
 }
 
 /*

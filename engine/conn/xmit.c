@@ -23,7 +23,7 @@ static struct rds_queue_item *queue_item_new(const struct rds_conn_outgoing *out
 	q->was_sent = q->port_asked = q->holds = false;
 	q->meant_slot = 0;
 	q->meant_gen = 0;
-	q->answers = NULL;
+	q->answers = q->node = NULL;
 	q->ref = NULL;
 	rds_conn_client.queue_attach(q, out->ops);
 	rds_copy_gather(q->data, out->iov, out->len);

@@ -407,6 +407,7 @@ struct rds_rx {
 	void *token;
 	/* malloc'ed block with the data, which the engine frees (never together with token) */
 	void *owned;
+	bool last; /* the peer process has ended, and what is not taken now is lost */
 };
 
 enum rds_rx_verdict {

@@ -7,6 +7,7 @@ Its log says "bound" when it is.
 What it says over TCP is judged in every case (node.py)."""
 
 import errno
+import functools
 import os
 import re
 import signal
@@ -17,11 +18,15 @@ import sys
 import time
 
 import talk
-from node import GEN_NUM, MARKED, NPATHS, Node, Wrong, check, frame, map_of
+from node import GEN_NUM, MARKED, NPATHS, Node, Wrong, check, frame, map_of, outgoing
 
 ASIDE = talk.PORT + 1  # where the program is told to stop reading, and to go on
 CONGESTED = 500
 FLOOD = 1 << 20
+PARKED = 20  # of these: more than a socket holds
+HOARD = 150  # ... and more than is taken for one that does not read
+LEFT = range(400000, 1000000)  # messages without bytes: what waits for other processes of the host, at most
+BESIDE = talk.PORT + 2
 MANY = range(5000, 5040)  # ports of one process
 
 
@@ -193,17 +198,28 @@ def lives(node):
     return link
 
 
-def pours(node, link, most):
+def pours(node, link, most, text=bytes(FLOOD - 4), run=1, **how):
     """How many messages until it is not read from."""
-    link.sock.settimeout(1)
+    link.sock.settimeout(1 if run == 1 else 3)
     n = 0
     try:
         while n < most:
-            link.sock.sendall(node.message(bytes(FLOOD)))
-            n += 1
+            link.sock.sendall(b"".join(node.message(text and struct.pack("!I", n) + text, **how) for _ in range(run)))
+            n += run
     except (socket.timeout, ConnectionError):  # or it has ended by now
         pass
     return n
+
+
+def takes(s):
+    """All up to the end, in their order, once."""
+    n = 0
+    while True:
+        text = talk.receive(s)
+        if text == b"end":
+            return n
+        talk.expect("number", struct.unpack("!I", text[:4])[0], n)
+        n += 1
 
 
 def flood(node):
@@ -228,7 +244,7 @@ def is_stopped(pid):
         return f.read().rpartition(")")[2].split()[0] == "T"
 
 
-def member(node):
+def member(node, tiny=False):
     """What comes for a process that is stopped, and has another one for its owner, is read all the same."""
     link = node.link()
     link.say(node.message(b"go"))
@@ -240,9 +256,118 @@ def member(node):
     check(n == 200, "messages until it is not read from:", n)
     link.say(*(node.message(b"x", dport=port) for port in MANY))
     link.until(lambda: all(is_set(node.maps[-1], port) for port in MANY), "all ports told")
+    if tiny:
+        n = pours(node, link, LEFT.stop, b"", 1000)
+        check(n in LEFT, "messages without bytes until it is not read from:", n)
     os.kill(pid, signal.SIGCONT)
     link.until(lambda: b"read" in node.texts(), "the end")
     return None
+
+
+def limit(node):
+    """... up to a limit, if the ports that are congested are not heeded."""
+    return member(node, True)
+
+
+def parks_begins(node):
+    """The link, and the process that has the socket and makes no call."""
+    link = node.link()
+    link.say(node.message(b"go"))
+    link.until(lambda: node.texts(), "the program's word")
+    parent, pid = map(int, node.texts()[0].split())
+    while os.path.exists(f"/proc/{parent}"):
+        time.sleep(0.01)
+    return link, pid
+
+
+def parked(node):
+    """The port of a socket that nobody owns, since the process that has it makes no call, becomes congested."""
+    link, pid = parks_begins(node)
+    n = pours(node, link, PARKED)
+    check(n == PARKED, "messages until it is not read from:", n)
+    link.until(lambda: is_set(node.maps[-1], talk.PORT), "the port told")
+    os.kill(pid, signal.SIGUSR1)
+    link.until(lambda: b"read" in node.texts(), "the end")
+    link.until(lambda: not is_set(node.maps[-1], talk.PORT), "the port told again")
+    return link
+
+
+def beside(node):
+    """Nothing of that concerns a port that is read; and it becomes congested as well when it is not."""
+    link, pid = parks_begins(node)
+    pours(node, link, PARKED)
+    link.until(lambda: is_set(node.maps[-1], talk.PORT), "the port told")
+    for i in range(2, 6):
+        link.say(node.message(b"who", dport=BESIDE))
+        link.until(lambda: len(node.got) == i, "an answer")
+        check(not is_set(node.maps[-1], BESIDE), "a port that is read is congested")
+    reader = int(node.texts()[-1])
+    os.kill(reader, signal.SIGSTOP)
+    pours(node, link, PARKED, dport=BESIDE)
+    link.until(lambda: is_set(node.maps[-1], BESIDE), "the other port told")
+    os.kill(pid, signal.SIGUSR1)
+    link.until(lambda: b"read" in node.texts(), "the end")
+    link.until(lambda: not is_set(node.maps[-1], talk.PORT), "the port told again")
+    check(is_set(node.maps[-1], BESIDE), "a port that is not read is not congested any more")
+    os.kill(reader, signal.SIGCONT)
+    link.until(lambda: not is_set(node.maps[-1], BESIDE), "the other port told again")
+    os.kill(reader, signal.SIGKILL)
+    return link
+
+
+def hoarded(node, way):
+    """The owner ends when a member has not taken all that has come for it."""
+    link = node.link()
+    link.say(node.message(b"go"))
+    link.until(lambda: node.texts(), "the program's word")
+    owner, pid = map(int, node.texts()[0].split())
+    n = pours(node, link, HOARD)
+    check(n == HOARD, "messages until it is not read from:", n)
+    while outgoing(link.sock):
+        time.sleep(0.01)
+    begin = time.monotonic()
+    os.kill(owner, way)
+    while os.path.exists(f"/proc/{owner}"):
+        time.sleep(0.01)
+    took = time.monotonic() - begin
+    check(took < 1.9, "its end takes", took)
+    link.sock.close()
+    os.kill(pid, signal.SIGUSR1)
+    link = node.link()
+    link.say(node.message(b"end"))
+    link.until(lambda: node.texts()[-1].startswith(b"had"), "the end")
+    check(node.texts()[-1] == b"had %d" % HOARD, "it", node.texts()[-1])
+    with open(node.log) as f:
+        check("lost" not in f.read(), "the log says that messages are lost")
+    return link
+
+
+def leaves(node):
+    return hoarded(node, signal.SIGUSR2)
+
+
+def falls(node):
+    return hoarded(node, signal.SIGKILL)
+
+
+def orphaned(node):
+    """A process is killed that has taken nothing; its child has the socket, too, and gets all."""
+    link = node.link()
+    link.say(node.message(b"go"))
+    link.until(lambda: node.texts(), "the program's word")
+    parent, pid = map(int, node.texts()[0].split())
+    os.kill(parent, signal.SIGSTOP)
+    while not is_stopped(parent):
+        time.sleep(0.01)
+    n = pours(node, link, PARKED)
+    link.until(lambda: is_set(node.maps[-1], talk.PORT), "the port told")
+    os.kill(parent, signal.SIGKILL)
+    os.kill(pid, signal.SIGUSR1)
+    link.say(node.message(b"end"))
+    link.until(lambda: node.texts()[-1].startswith(b"had"), "the end")
+    check(node.texts()[-1] == b"had %d" % n, "of", n, "it", node.texts()[-1])
+    link.until(lambda: not is_set(node.maps[-1], talk.PORT), "the port told again")
+    return link
 
 
 def shared_memory():
@@ -250,17 +375,20 @@ def shared_memory():
         return int(re.search(r"RssShmem:\s+(\d+) kB", f.read())[1]) >> 10
 
 
-def keeps(own, peer):
+def keeps(program, own, peer):
     """It has the connection, and another process the port, which leaves a part of what has come."""
+    end, ends = os.pipe()
     s = talk.bound(own, talk.PORT - 1)
-    status = subprocess.run([sys.executable, __file__, "stops", own, peer]).returncode
+    status = subprocess.run([sys.executable, __file__, program, own, peer], pass_fds=[ends]).returncode
+    os.close(ends)
+    os.read(end, 1)  # its children have ended as well
     end = time.monotonic() + talk.PATIENCE
-    while shared_memory() > 32:
+    while shared_memory() > 32 and program != "stops_anyhow":
         if time.monotonic() > end:
             sys.exit(f"{shared_memory()} MiB are kept")
         time.sleep(0.01)
     s.close()
-    sys.exit(status)
+    sys.exit(0 if status == -signal.SIGKILL else status)
 
 
 def stops(own, peer):
@@ -275,6 +403,82 @@ def stops(own, peer):
     talk.send(s, b"read", talk.name(peer, talk.PORT))
     for other in others:
         other.close()
+
+
+def stops_anyhow(own, peer):
+    stops(own, peer)
+
+
+def parks(own, peer):
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    s = talk.bound(own, talk.PORT)
+    print("bound", flush=True)
+    talk.expect("word", talk.receive(s), b"go")
+    pid = os.fork()
+    if pid:
+        talk.send(s, b"%d %d" % (os.getpid(), pid), talk.name(peer, talk.PORT))
+        return
+    signal.sigwait([signal.SIGUSR1])
+    for _ in range(PARKED):
+        talk.expect("length", len(talk.receive(s)), FLOOD)
+    talk.send(s, b"read", talk.name(peer, talk.PORT))
+    talk.expect("word", talk.receive(s), b"bye")
+
+
+def parks_beside(own, peer):
+    with subprocess.Popen([sys.executable, __file__, "reads", own, peer], stdout=subprocess.PIPE) as other:
+        other.stdout.readline()
+        other.returncode = 0  # it stays
+        parks(own, peer)
+
+
+def reads(own, peer):
+    s = talk.bound(own, BESIDE)
+    print("reads", flush=True)
+    while True:
+        if talk.receive(s) == b"who":
+            talk.send(s, b"%d" % os.getpid(), talk.name(peer, talk.PORT))
+
+
+def hoards(own, peer):
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    s = talk.bound(own, talk.PORT)
+    print("bound", flush=True)
+    talk.expect("word", talk.receive(s), b"go")
+    talk.send(s, b"%d %d" % (os.getppid(), os.getpid()), talk.name(peer, talk.PORT))
+    signal.sigwait([signal.SIGUSR1])
+    talk.send(s, b"had %d" % takes(s), talk.name(peer, talk.PORT))
+    talk.expect("word", talk.receive(s), b"bye")
+
+
+def owns(own, peer):
+    signal.signal(signal.SIGUSR2, lambda *_: sys.exit())
+    s = talk.bound(own, talk.PORT - 1)
+    subprocess.Popen([sys.executable, __file__, "hoards", own, peer], close_fds=False)
+    while True:
+        signal.pause()
+
+
+def passes(own, peer):
+    """It has no socket, and ends behind those that have."""
+    end, ends = os.pipe()
+    subprocess.run([sys.executable, __file__, "owns", own, peer], pass_fds=[ends])
+    os.close(ends)
+    os.read(end, 1)
+
+
+def shares(own, peer):
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    s = talk.bound(own, talk.PORT)
+    print("bound", flush=True)
+    talk.expect("word", talk.receive(s), b"go")
+    pid = os.fork()
+    if pid:
+        talk.send(s, b"%d %d" % (os.getpid(), pid), talk.name(peer, talk.PORT))
+        signal.pause()
+    signal.sigwait([signal.SIGUSR1])
+    talk.send(s, b"had %d" % takes(s), talk.name(peer, talk.PORT))
+    talk.expect("word", talk.receive(s), b"bye")
 
 
 def waits(own, peer):
@@ -297,9 +501,12 @@ def waits(own, peer):
     signal.sigwait([signal.SIGUSR1])
 
 
-CASES = (lanes, mute, numbers, anew, strange, ends, resent, lives, flood, member)
+CASES = (lanes, mute, numbers, anew, strange, ends, resent, lives, flood, member, limit, parked, beside, leaves, falls,
+         orphaned)
 
-PROGRAMS = {"waits": waits, "keeps": keeps, "stops": stops}
+KEEPS = {f"keeps-{f.__name__}": functools.partial(keeps, f.__name__) for f in (stops, stops_anyhow, parks, parks_beside, shares)}
+PROGRAMS = {**KEEPS, **{f.__name__: f for f in (waits, stops, stops_anyhow, parks, parks_beside, reads, passes, owns, hoards,
+                                                   shares)}}
 
 
 def main(case, own, peer, log=None):

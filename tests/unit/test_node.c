@@ -574,6 +574,24 @@ static void floods(void *arg)
 	rx_unlock();
 }
 
+/* Nor is the process that relays it, unless it has ended. */
+static void relays_flood(void *arg)
+{
+	static const unsigned char bytes[1 << 20];
+	struct fake_ep *e = arg;
+	struct rds_conn *conn = e->head.conn;
+	struct rds_rx rx = {.hdr = {.seq = 100, .sport = 9, .dport = 4000, .len = sizeof(bytes)}, .data = bytes};
+
+	floods(e);
+	rx_lock();
+	conn->relay = RDS_RELAY_OWNER;
+	ck_assert_int_eq(fake.t.up->message(conn, (struct rds_ep *)e, &rx), RDS_RX_PAUSE);
+	rx.last = true;
+	ck_assert_int_eq(fake.t.up->message(conn, (struct rds_ep *)e, &rx), RDS_RX_DONE);
+	conn->relay = RDS_RELAY_NODE;
+	rx_unlock();
+}
+
 static void floods_empty(void *arg)
 {
 	struct fake_ep *e = arg;
@@ -593,7 +611,7 @@ START_TEST(test_flood)
 	struct fake_ep *many = stranger_connects(1, 0), *one = stranger_connects(2, 0);
 	unsigned i;
 
-	in_helper(_i ? floods_empty : floods, many);
+	in_helper(_i == 2 ? relays_flood : _i ? floods_empty : floods, many);
 	fake.eps[0] = one; /* far_sends() fails if it is refused */
 	for (i = 0; i < 5; i++)
 		far_sends(0, &(struct rds_hdr){.seq = 1 + i, .sport = 9, .dport = 4000, .len = 1}, "x", 1);
@@ -781,7 +799,7 @@ int main(void)
 	tcase_add_test(tc, test_strangers);
 	tcase_add_test(tc, test_no_strangers);
 	tcase_add_test(tc, test_many_ask);
-	tcase_add_loop_test(tc, test_flood, 0, 2);
+	tcase_add_loop_test(tc, test_flood, 0, 3);
 	tcase_add_test(tc, test_flood_and_map);
 	tcase_add_test(tc, test_end);
 	tcase_add_test(tc, test_scopes);

@@ -156,6 +156,33 @@ START_TEST(test_acknowledged)
 }
 END_TEST
 
+/* Some of them go on to another connection, the last one as well. */
+START_TEST(test_refs_taken)
+{
+	struct rds_trunk_refs refs = {0};
+	struct rds_trunk_ref *ref[5], **at = &refs.first;
+	unsigned i;
+
+	for (i = 1; i < 5; i++) {
+		ref[i] = in(i, "text");
+		rds_trunk_refs_add(&refs, ref[i], 2 * i);
+	}
+	ck_assert_uint_eq(rds_trunk_refs_count(&refs, 4), 3);
+	ck_assert_ptr_eq(rds_trunk_refs_take(&refs, &at, 4), ref[2]);
+	ck_assert_ptr_null(rds_trunk_refs_take(&refs, &at, 5));
+	ck_assert_ptr_eq(rds_trunk_refs_take(&refs, &at, 8), ref[4]);
+	ck_assert_ptr_null(rds_trunk_refs_take(&refs, &at, 9));
+	rds_trunk_refs_add(&refs, ref[4], 10);
+	rds_trunk_drop(ref[2]);
+	ck_assert_uint_eq(rds_trunk_refs_count(&refs, 0), 3);
+	rds_trunk_refs_drop(&refs, 6);
+	ck_assert_uint_eq(rds_trunk_refs_count(&refs, 0), 1);
+	rds_trunk_refs_drop(&refs, UINT64_MAX);
+	ck_assert_int_eq(look(0, 0, false), 0);
+	ck_assert_uint_eq(img.nfound, 0);
+}
+END_TEST
+
 /* The next owner, and the one after it. */
 START_TEST(test_numbers_of_members)
 {
@@ -713,6 +740,7 @@ int main(void)
 
 	tcase_add_test(tc, test_messages);
 	tcase_add_test(tc, test_acknowledged);
+	tcase_add_test(tc, test_refs_taken);
 	tcase_add_test(tc, test_numbers_of_members);
 	tcase_add_test(tc, test_numbers_wrap);
 	tcase_add_test(tc, test_numbers_stay);

@@ -123,6 +123,7 @@ void shm_ep_down(struct shm_ep *ep, int why, bool gone)
 	uint64_t tail;
 
 	rx_lock();
+	ep->last = gone;
 	tail = ep->up ? atomic_load(&ep->rx->tail) : ep->read;
 	while (!ep->broken && (int64_t)(tail - ep->read) > 0) {
 		if (shm_ring_drain(ep))

@@ -148,7 +148,7 @@ static struct shm_assembly *assembly_new(const struct rds_hdr *hdr)
 /* All of it has come. */
 static bool assembly_give(struct shm_ep *ep, struct shm_assembly *a, const struct rds_hdr *hdr)
 {
-	struct rds_rx rx = {.hdr = *hdr, .data = a->data, .owned = a->data};
+	struct rds_rx rx = {.hdr = *hdr, .data = a->data, .owned = a->data, .last = ep->last};
 	enum rds_rx_verdict v = ep->head.t->up->message(ep->head.conn, (struct rds_ep *)ep, &rx);
 
 	if (v >= RDS_RX_LATER) {

@@ -299,6 +299,7 @@ static bool rec_take(struct shm_ep *ep, uint64_t avail)
 			ep->read -= len;
 			return false;
 		}
+		rx.last = ep->last;
 		rx.data = (const void *)(rec + 1);
 		rx.token = (void *)(uintptr_t)(ep->slot_next + 1);
 		ep->slots[ep->slot_next & (ep->slot_cap - 1)] = (struct shm_slot){.end = ep->read};

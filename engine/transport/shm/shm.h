@@ -89,6 +89,7 @@ struct shm_ep {
 	uint32_t answered;  /* the peer's latest request for room that has been answered */
 	uint32_t room_seen; /* the latest answer of the peer that has been noticed */
 	bool hot, broken, kept;
+	bool last;	      /* the peer has ended: what is received now is the last of it */
 	bool draining;	      /* shm_ring_drain() runs */
 	bool paused;	      /* its next message waits for the next tick */
 	_Atomic bool recheck; /* the peer may not have been woken: recheck.c */
