@@ -458,6 +458,8 @@ bool rds_route_send_list(const struct rds_conn_id *id, struct rds_queue_item *li
 /* Puts the message behind all others of that connection.  control held. */
 void rds_route_append(struct rds_conn *to, struct rds_queue_item *q);
 void rds_route_queue(struct rds_conn *to, struct rds_queue_item *q); /* sent by a flush that follows */
+/* The connection to another process than the peer of id that holds a message for the port.  control held. */
+struct rds_conn *rds_route_still_holding(const struct rds_conn_id *id, uint16_t port, uint32_t sock);
 /*
  * The messages that wait there go to their new routes.  local: the address is this host's.  control
  * held.

@@ -52,6 +52,21 @@ struct rds_queue_unacked {
 	};
 };
 
+/* Of another host, for a member (relay.c). */
+static inline bool rds_unacked_is_relayed(const struct rds_queue_unacked *u)
+{
+	return unlikely(u->ext_type == RDS_EXTHDR_RELAYED);
+}
+
+/*
+ * Of a program: of a socket of this process, or of another host for a member (relay.c).  What a connection says for
+ * itself goes to no other process.
+ */
+static inline bool rds_unacked_has_sender(const struct rds_queue_unacked *u)
+{
+	return likely(u->sk) || rds_unacked_is_relayed(u);
+}
+
 /*
  * For a message that is handed off with its socket (share/handoff_unsent.c): its destination, and
  * what is reported of its end.
@@ -111,8 +126,9 @@ static inline uint64_t rds_queue_answer_weight(const struct rds_queue_item *q)
 {
 	return sizeof(*q) + q->hdr.len;
 }
-/* send_queue.c: counted until q is freed */
+/* send_queue.c: counted until q is freed.  add: or waits on another connection from then on */
 void rds_queue_answer_add(struct rds_conn *conn, struct rds_queue_item *q);
+void rds_queue_answer_end(struct rds_queue_item *q);
 
 /* send_queue.c; conn->tx held unless said otherwise */
 void rds_queue_busy_add(struct rds_conn *conn);

@@ -448,6 +448,15 @@ static void relay_hold(struct rds_conn *to, uint16_t port, uint32_t limit)
 	rx_unlock();
 }
 
+/* With a process that has had the socket before, and has ended. */
+static bool older_waits(const struct rds_conn_id *id, uint16_t port, const struct registry_owner *own)
+{
+	struct rds_conn_id now = *id;
+
+	now.peer = own->procid;
+	return unlikely(own->moved) && rds_route_still_holding(&now, port, 0);
+}
+
 static void relay_to_member(struct rds_queue_item *q, const struct rds_conn_id *node)
 {
 	struct rds_conn_id id = {.laddr = node->faddr, .faddr = node->laddr, .scope = node->scope};
@@ -461,7 +470,7 @@ static void relay_to_member(struct rds_queue_item *q, const struct rds_conn_id *
 		relay_drop(q);
 		return;
 	}
-	if (own.proc == REGISTRY_NOBODY || rds_conn_find(RDS_CONN_UNROUTED, &id)) {
+	if (own.proc == REGISTRY_NOBODY || rds_conn_find(RDS_CONN_UNROUTED, &id) || older_waits(&id, port, &own)) {
 		/* it changes its owner, or an older message waits for that */
 		if (!rds_route_send_list(&id, q, false))
 			relay_drop(q);
@@ -477,7 +486,6 @@ static void relay_to_member(struct rds_queue_item *q, const struct rds_conn_id *
 		return;
 	}
 	registry_sock_mailbox(rds_node_registry, own.sock, &room);
-	rds_queue_answer_add(to, q);
 	relay_append(to, q);
 	relay_hold(to, port, room.rcvbuf);
 }

@@ -63,6 +63,8 @@ void rds_relay_count(struct rds_queue_unacked *u, struct rds_hdr *hdr);
 bool rds_relay_was_taken(struct rds_conn *to, const struct rds_queue_item *q);
 /* tx.  q->ref is the connection's, now that q has its number there. */
 void rds_relay_is_queued(struct rds_conn *to, struct rds_queue_item *q);
+/* tx.  They leave a relayed connection, with their refs. */
+void rds_relay_is_taken(struct rds_conn *conn, struct rds_queue_item *list);
 void rds_relay_acked(struct rds_conn *conn);		  /* tx: acked has changed, perhaps */
 struct rds_trunk *rds_relay_trunk(struct rds_conn *conn); /* helper; up->trunk */
 void rds_relay_kept_leave(void);			  /* this process ends, and takes nothing any more */

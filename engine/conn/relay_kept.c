@@ -88,6 +88,20 @@ void rds_relay_is_queued(struct rds_conn *to, struct rds_queue_item *q)
 	q->ref = NULL;
 }
 
+void rds_relay_is_taken(struct rds_conn *conn, struct rds_queue_item *list)
+{
+	struct rds_trunk_refs *refs = &conn->seldom->refs;
+	struct rds_trunk_ref **at = &refs->first;
+	uint64_t last = 0;
+
+	for (; list; list = list->next) { /* port by port, each in order */
+		if (list->u.seq < last)
+			at = &refs->first;
+		last = list->u.seq;
+		list->ref = rds_trunk_refs_take(refs, &at, last);
+	}
+}
+
 void rds_conn_note_kept(const struct rds_conn *conn, uint64_t seq)
 {
 	rds_trunk_sending(conn->seldom->trunk, seq);

@@ -17,7 +17,7 @@
 
 static bool unacked_may_go(const struct rds_queue_unacked *u)
 {
-	return u->sk && !u->cancelled && (!u->once || u->again) && !rds_unacked_aborted(u);
+	return rds_unacked_has_sender(u) && !u->cancelled && (!u->once || u->again) && !rds_unacked_aborted(u);
 }
 
 static bool unacked_is_to_port(const struct rds_queue_unacked *u, uint16_t port, uint64_t from)
@@ -73,7 +73,7 @@ static bool item_is_for_port(const struct rds_queue_item *q, const struct queue_
 static bool item_is_unsent(const struct rds_queue_item *q, const struct queue_wanted *w)
 {
 	(void)w;
-	return q->u.sk && !q->was_sent && !q->u.once && !rds_unacked_aborted(&q->u);
+	return rds_unacked_has_sender(&q->u) && !q->was_sent && !q->u.once && !rds_unacked_aborted(&q->u);
 }
 
 static bool item_is_handoff(const struct rds_queue_item *q, const struct queue_wanted *w)
@@ -135,7 +135,7 @@ static bool queue_take(struct rds_conn *conn, const struct queue_wanted *w, stru
 		if (!q) {
 			while ((q = *list)) {
 				*list = q->next;
-				free(q);
+				rds_queue_item_free(q);
 			}
 			return false;
 		}

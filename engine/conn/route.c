@@ -148,12 +148,26 @@ static bool far_port_still_goes_to(const struct rds_addr *dst, struct rds_conn_i
 	return false;
 }
 
+/*
+ * What another host has sent for a member is counted on that one's connection.  The connection that it has left may be
+ * gone before the message is.
+ */
+static void route_count(struct rds_conn *to, struct rds_queue_item *q)
+{
+	if (to->relay == RDS_RELAY_MEMBER)
+		rds_queue_answer_add(to, q);
+	else
+		rds_queue_answer_end(q);
+}
+
 static void route_queue(struct rds_conn *to, struct rds_queue_item *q, bool flush)
 {
 	bool start;
 
 	rds_lock(&to->tx);
 	q->port_asked = false;
+	if (rds_unacked_is_relayed(&q->u))
+		route_count(to, q);
 	if (unlikely(to->relay == RDS_RELAY_OWNER) && !q->u.counted)
 		rds_relay_count(&q->u, &q->hdr);
 	if (unlikely(q->u.counted) && rds_relay_was_taken(to, q)) {
@@ -256,7 +270,7 @@ void rds_route_requeue(const struct rds_conn_id *from, struct rds_queue_item *li
  * newer message may be sent.  A message for another socket of that port, which is closed, gets
  * nowhere, and nothing waits for it.  control held.
  */
-static struct rds_conn *conn_still_holding(const struct rds_conn_id *id, uint16_t port, uint32_t sock)
+struct rds_conn *rds_route_still_holding(const struct rds_conn_id *id, uint16_t port, uint32_t sock)
 {
 	struct rds_conn *conn;
 	bool has = false;
@@ -280,7 +294,7 @@ static struct rds_conn *conn_still_holding(const struct rds_conn_id *id, uint16_
  */
 static struct rds_conn *route_behind(const struct rds_conn_id *id, uint16_t port, uint32_t sock, bool *beside)
 {
-	struct rds_conn *conn = conn_still_holding(id, port, sock);
+	struct rds_conn *conn = rds_route_still_holding(id, port, sock);
 
 	*beside = conn && !(conn->t->ops->caps & RDS_TCAP_SURVIVES);
 	return *beside ? NULL : conn;

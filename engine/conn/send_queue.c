@@ -250,8 +250,16 @@ void rds_queue_append(struct rds_conn *conn, struct rds_queue_item *q)
 	rds_queue_busy_add(conn);
 }
 
+void rds_queue_answer_end(struct rds_queue_item *q)
+{
+	if (unlikely(q->answers))
+		atomic_fetch_sub(&q->answers->answer_bytes, rds_queue_answer_weight(q));
+	q->answers = NULL;
+}
+
 void rds_queue_answer_add(struct rds_conn *conn, struct rds_queue_item *q)
 {
+	rds_queue_answer_end(q);
 	q->answers = conn;
 	atomic_fetch_add(&conn->answer_bytes, rds_queue_answer_weight(q));
 }
@@ -260,8 +268,7 @@ void rds_queue_item_free(struct rds_queue_item *q)
 {
 	if (unlikely(q->op))
 		rds_conn_client.item_leaves(q);
-	if (unlikely(q->answers))
-		atomic_fetch_sub(&q->answers->answer_bytes, rds_queue_answer_weight(q));
+	rds_queue_answer_end(q);
 	if (unlikely(q->ref))
 		rds_trunk_drop(q->ref);
 	free(q);
@@ -443,7 +450,7 @@ struct rds_queue_item *rds_queue_item_copy(struct rds_conn *conn, struct rds_ep 
 	q->ref = NULL;
 	if (rds_conn_is_node(conn))
 		q->hdr.flags = RDS_FLAG_RETRANSMITTED; /* the rest means nothing there */
-	if (unlikely(u->flags & RDS_FLAG_REDIRECT))
+	if (unlikely(u->flags & RDS_FLAG_REDIRECT) || rds_unacked_is_relayed(u))
 		rds_queue_answer_add(conn, q);
 	memcpy(q->data, bytes, len);
 	return q;

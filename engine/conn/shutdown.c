@@ -102,7 +102,7 @@ static bool port_has_left(const struct rds_conn *conn, uint16_t port, uint32_t s
  */
 static bool unacked_can_reroute(const struct rds_queue_unacked *u)
 {
-	return u->sk && !u->cancelled && (!u->once || u->again) && !rds_unacked_aborted(u);
+	return rds_unacked_has_sender(u) && !u->cancelled && (!u->once || u->again) && !rds_unacked_aborted(u);
 }
 
 /* Each port is asked for once. */
@@ -232,7 +232,10 @@ static struct rds_queue_item *conn_take_rerouted(struct rds_conn *conn)
 	/* in their order, whatever it had received: the next owner knows what it had taken (relay_kept.c) */
 	if (conn->relay == RDS_RELAY_OWNER)
 		return rds_queue_take_all(conn, &all) ? all : NULL;
-	return conn_acks_exact(conn) ? conn_take_left(conn) : conn_take_left_unsent(conn);
+	all = conn_acks_exact(conn) ? conn_take_left(conn) : conn_take_left_unsent(conn);
+	if (unlikely(conn->relay == RDS_RELAY_MEMBER))
+		rds_relay_is_taken(conn, all);
+	return all;
 }
 
 /*

@@ -419,6 +419,20 @@ void rds_trunk_refs_drop(struct rds_trunk_refs *refs, uint64_t up_to)
 	}
 }
 
+struct rds_trunk_ref *rds_trunk_refs_take(struct rds_trunk_refs *refs, struct rds_trunk_ref ***at, uint64_t seq)
+{
+	struct rds_trunk_ref *ref;
+
+	while ((ref = **at) && ref->seq < seq)
+		*at = &ref->next;
+	if (!ref || ref->seq != seq)
+		return NULL;
+	**at = ref->next;
+	if (!ref->next)
+		refs->last = *at;
+	return ref;
+}
+
 /* ---- numbers ---- */
 
 void rds_trunk_sending(struct rds_trunk *t, uint64_t seq)

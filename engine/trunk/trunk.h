@@ -70,6 +70,8 @@ struct rds_trunk_refs {
 };
 void rds_trunk_refs_add(struct rds_trunk_refs *refs, struct rds_trunk_ref *ref, uint64_t seq);
 void rds_trunk_refs_drop(struct rds_trunk_refs *refs, uint64_t up_to); /* UINT64_MAX: all */
+/* Takes out the one with that number; NULL: there is none.  *at: where to look from, and then for a higher number. */
+struct rds_trunk_ref *rds_trunk_refs_take(struct rds_trunk_refs *refs, struct rds_trunk_ref ***at, uint64_t seq);
 
 /* Numbers: stored before the message goes, or when it is over. */
 void rds_trunk_sending(struct rds_trunk *t, uint64_t seq);

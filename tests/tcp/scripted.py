@@ -7,6 +7,7 @@ Its log says "bound" when it is.
 What it says over TCP is judged in every case (node.py)."""
 
 import errno
+import functools
 import os
 import re
 import signal
@@ -22,6 +23,7 @@ from node import GEN_NUM, MARKED, NPATHS, Node, Wrong, check, frame, map_of
 ASIDE = talk.PORT + 1  # where the program is told to stop reading, and to go on
 CONGESTED = 500
 FLOOD = 1 << 20
+ORPHANS = 20  # of these: more than a socket holds
 MANY = range(5000, 5040)  # ports of one process
 
 
@@ -199,11 +201,22 @@ def pours(node, link, most):
     n = 0
     try:
         while n < most:
-            link.sock.sendall(node.message(bytes(FLOOD)))
+            link.sock.sendall(node.message(struct.pack("!I", n) + bytes(FLOOD - 4)))
             n += 1
     except (socket.timeout, ConnectionError):  # or it has ended by now
         pass
     return n
+
+
+def takes(s):
+    """All up to the end, in their order, once."""
+    n = 0
+    while True:
+        text = talk.receive(s)
+        if text == b"end":
+            return n
+        talk.expect("number", struct.unpack("!I", text[:4])[0], n)
+        n += 1
 
 
 def flood(node):
@@ -245,22 +258,46 @@ def member(node):
     return None
 
 
+def orphaned(node):
+    """A process is killed that has taken nothing; its child has the socket, too, and gets all."""
+    link = node.link()
+    link.say(node.message(b"go"))
+    link.until(lambda: node.texts(), "the program's word")
+    parent, pid = map(int, node.texts()[0].split())
+    os.kill(parent, signal.SIGSTOP)
+    while not is_stopped(parent):
+        time.sleep(0.01)
+    n = pours(node, link, ORPHANS)
+    check(n == ORPHANS, "messages until it is not read from:", n)
+    link.until(lambda: is_set(node.maps[-1], talk.PORT), "the port told")
+    os.kill(parent, signal.SIGKILL)
+    os.kill(pid, signal.SIGUSR1)
+    link.say(node.message(b"end"))
+    link.until(lambda: node.texts()[-1].startswith(b"had"), "the end")
+    check(node.texts()[-1] == b"had %d" % n, "of", n, "it", node.texts()[-1])
+    link.until(lambda: not is_set(node.maps[-1], talk.PORT), "the port told again")
+    return link
+
+
 def shared_memory():
     with open("/proc/self/status") as f:
         return int(re.search(r"RssShmem:\s+(\d+) kB", f.read())[1]) >> 10
 
 
-def keeps(own, peer):
+def keeps(program, own, peer):
     """It has the connection, and another process the port, which leaves a part of what has come."""
+    end, ends = os.pipe()
     s = talk.bound(own, talk.PORT - 1)
-    status = subprocess.run([sys.executable, __file__, "stops", own, peer]).returncode
+    status = subprocess.run([sys.executable, __file__, program, own, peer], pass_fds=[ends]).returncode
+    os.close(ends)
+    os.read(end, 1)  # its children have ended as well
     end = time.monotonic() + talk.PATIENCE
     while shared_memory() > 32:
         if time.monotonic() > end:
             sys.exit(f"{shared_memory()} MiB are kept")
         time.sleep(0.01)
     s.close()
-    sys.exit(status)
+    sys.exit(0 if status == -signal.SIGKILL else status)
 
 
 def stops(own, peer):
@@ -275,6 +312,20 @@ def stops(own, peer):
     talk.send(s, b"read", talk.name(peer, talk.PORT))
     for other in others:
         other.close()
+
+
+def shares(own, peer):
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    s = talk.bound(own, talk.PORT)
+    print("bound", flush=True)
+    talk.expect("word", talk.receive(s), b"go")
+    pid = os.fork()
+    if pid:
+        talk.send(s, b"%d %d" % (os.getpid(), pid), talk.name(peer, talk.PORT))
+        signal.pause()
+    signal.sigwait([signal.SIGUSR1])
+    talk.send(s, b"had %d" % takes(s), talk.name(peer, talk.PORT))
+    talk.expect("word", talk.receive(s), b"bye")
 
 
 def waits(own, peer):
@@ -297,9 +348,10 @@ def waits(own, peer):
     signal.sigwait([signal.SIGUSR1])
 
 
-CASES = (lanes, mute, numbers, anew, strange, ends, resent, lives, flood, member)
+CASES = (lanes, mute, numbers, anew, strange, ends, resent, lives, flood, member, orphaned)
 
-PROGRAMS = {"waits": waits, "keeps": keeps, "stops": stops}
+KEEPS = {f"keeps-{f.__name__}": functools.partial(keeps, f.__name__) for f in (stops, shares)}
+PROGRAMS = {**KEEPS, "waits": waits, "stops": stops, "shares": shares}
 
 
 def main(case, own, peer, log=None):
